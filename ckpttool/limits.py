@@ -1,0 +1,90 @@
+"""Bounds on what a file may claim, so that memory stays bounded whatever it says.
+
+Each limit is far above anything TensorFlow writes and low enough that reaching it
+costs neither much memory nor much time. ``CKPTTOOL_LIMITS="key_bytes=8M,rank=300"``
+raises (or lowers) single limits for one run; the Python calls take a ``Limits``.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields, replace
+
+from ckpttool.errors import UsageError
+
+__all__ = ["Limits", "default_limits", "parse_size"]
+
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits on one source; sizes in bytes, the rest counts."""
+
+    #: A block of a table file, as stored. TensorFlow flushes a block at 256 KiB, and a
+    #: single entry can be as large as a key (measured: 600 kB).
+    block_bytes: int = 64 * 2**20
+    #: A block after snappy; snappy cannot expand by more than 21.4.
+    block_expanded_bytes: int = 64 * 2**20
+    #: One key.
+    key_bytes: int = 4 * 2**20
+    #: All keys decoded from one block: prefix compression lets 2 MB claim gigabytes.
+    block_keys_bytes: int = 32 * 2**20
+    #: Entries of one index.
+    entries: int = 50_000_000
+    #: Slices of one partitioned variable.
+    slices: int = 100_000
+    #: Dimensions of one variable (TensorFlow aborts past 254).
+    rank: int = 254
+    #: Shards that a header may claim.
+    shards: int = 99_999
+    #: A scalar string that is read whole: the object graph.
+    object_graph_bytes: int = 512 * 2**20
+    #: Nodes of an object graph.
+    object_graph_nodes: int = 5_000_000
+    #: Elements of a string variable.
+    string_elements: int = 50_000_000
+    #: The `checkpoint` state file.
+    state_bytes: int = 16 * 2**20
+    #: Entries of one directory.
+    directory_entries: int = 10_000_000
+
+
+def parse_size(text: str) -> int:
+    """``"8M"`` → 8388608; plain digits with an optional K, M, G or T (powers of 1024).
+
+    Raises:
+        ValueError: the text is not of that form.
+    """
+    cleaned = text.strip().upper().removesuffix("IB").removesuffix("B")
+    unit = cleaned[-1:] if cleaned[-1:] in _UNITS else ""
+    digits = cleaned.removesuffix(unit) if unit else cleaned
+    if not digits.isascii() or not digits.isdigit():
+        raise ValueError(f"not a size: {text!r}")
+    return int(digits) * _UNITS[unit]
+
+
+def default_limits() -> Limits:
+    """The limits of this process: the defaults, changed by ``CKPTTOOL_LIMITS``.
+
+    Raises:
+        UsageError: the variable names an unknown limit or a value that is no size.
+    """
+    setting = os.environ.get("CKPTTOOL_LIMITS", "")
+    if not setting:
+        return Limits()
+    known = {field.name for field in fields(Limits)}
+    changes: dict[str, int] = {}
+    for part in filter(None, (piece.strip() for piece in setting.split(","))):
+        name, _, value = part.partition("=")
+        try:
+            if name not in known:
+                raise ValueError(f"unknown limit {name!r}")
+            changes[name] = parse_size(value)
+        except ValueError as error:
+            raise UsageError(
+                f"CKPTTOOL_LIMITS cannot be used: {part!r}",
+                why=str(error),
+                hint=f"write NAME=SIZE, with a name of: {', '.join(sorted(known))}",
+            ) from None
+    return replace(Limits(), **changes)

@@ -1,0 +1,116 @@
+"""The one protocol of everything that has variables.
+
+A source lists its variables and hands out their elements; which files those come from
+is its own affair. Elements leave a source in C order, little-endian, in TensorFlow's
+element layout (``formats/dtypes.py``), so a consumer never asks what kind it is reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Protocol, Self
+
+from ckpttool.model import Shard, Variable
+from ckpttool.sources.selection import Selection
+
+if TYPE_CHECKING:
+    import numpy
+
+__all__ = ["Extent", "Source", "SourceKind", "Style"]
+
+#: What `inspect` calls a source; the words are part of the JSON contract.
+SourceKind = Literal["tf-v2", "savedmodel"]
+Style = Literal["object", "name"]
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A contiguous byte range of a file that holds a whole variable."""
+
+    path: str
+    offset: int
+    nbytes: int
+    little_endian: bool
+
+
+class Source(Protocol):
+    """Something that has variables; a context manager that closes its files."""
+
+    @property
+    def address(self) -> str:
+        """The address as it was given."""
+        ...
+
+    @property
+    def location(self) -> str:
+        """What the address came to: for a checkpoint its prefix."""
+        ...
+
+    @property
+    def kind(self) -> SourceKind: ...
+
+    @property
+    def style(self) -> Style | None:
+        """Name-based or object-based; None where the kind knows no such thing."""
+        ...
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a person should be told about how the address was understood."""
+        ...
+
+    def variables(self) -> Iterator[Variable]:
+        """Every variable in key order, streamed where the format allows it.
+
+        Raises:
+            CorruptError, IncompleteError, LimitError: possibly after some were given.
+        """
+        ...
+
+    def find(self, name: str) -> Variable:
+        """The variable with this name, key or object path.
+
+        Raises:
+            NotFoundError: id ``variable-not-found``; the hint names the nearest ones.
+        """
+        ...
+
+    def shards(self) -> Sequence[Shard]:
+        """The data files; never more than lie on the disk and the entries refer to."""
+        ...
+
+    def chunks(self, variable: Variable, selection: Selection) -> Iterator[bytes]:
+        """The selected elements, in pieces of whole elements of at most some MiB.
+
+        Only for dtypes of fixed size; reads only the bytes it needs.
+
+        Raises:
+            UnsupportedError: an unknown dtype, or one without a fixed size.
+            CorruptError, IncompleteError: naming the shard and the variable.
+        """
+        ...
+
+    def strings(self, variable: Variable) -> list[bytes]:
+        """All elements of a string variable, in C order."""
+        ...
+
+    def extent(self, variable: Variable) -> Extent | None:
+        """Where the whole variable lies, for memory maps; None when it is in pieces."""
+        ...
+
+    def read(self, variable: Variable, selection: Selection) -> numpy.ndarray:
+        """The selected elements as an array; imports numpy."""
+        ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...

@@ -1,0 +1,6 @@
+"""Storage: where files lie. One interface (`base`), one implementation so far (`local`)."""
+
+from ckpttool.storage.base import Directory, FileStat, NewFile, ReadableFile
+from ckpttool.storage.local import open_directory, stat_path
+
+__all__ = ["Directory", "FileStat", "NewFile", "ReadableFile", "open_directory", "stat_path"]

@@ -1,0 +1,129 @@
+"""What the rest of ckpttool needs of a storage: directories of files, read by range.
+
+The unit is a directory: a checkpoint's files lie in one, and every file is opened by
+a plain name inside it, so a name that comes out of a file can never lead elsewhere.
+An object store can meet this interface with a listing, ranged reads and one put.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, Protocol, Self
+
+__all__ = ["Directory", "FileKind", "FileStat", "NewFile", "ReadableFile"]
+
+FileKind = Literal["file", "directory", "link", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    """What a directory says of one of its entries; links are not followed."""
+
+    name: str
+    kind: FileKind
+    size: int
+    mtime_ns: int
+    inode: int
+    device: int
+
+
+class ReadableFile(Protocol):
+    """An open regular file, read by range."""
+
+    @property
+    def path(self) -> str:
+        """The path as a person would type it, for messages."""
+        ...
+
+    @property
+    def stat(self) -> FileStat:
+        """Size and identity when it was opened."""
+        ...
+
+    def pread(self, offset: int, size: int) -> bytes:
+        """Exactly ``size`` bytes from ``offset``.
+
+        Raises:
+            IncompleteError: id ``short-read``: the file ends before.
+            StorageError: the operating system failed.
+        """
+        ...
+
+    def fileno(self) -> int | None:
+        """A descriptor for memory maps and kernel copies; None where there is none."""
+        ...
+
+    def changed(self) -> bool:
+        """Whether the file was changed or replaced since it was opened."""
+        ...
+
+    def close(self) -> None:
+        """Release the descriptor; a second call does nothing."""
+        ...
+
+
+class NewFile(Protocol):
+    """A file being written: it appears under its name whole, at ``commit``, or never."""
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Append.
+
+        Raises:
+            NoSpaceError, PermissionDeniedError, StorageError: as the system says.
+        """
+        ...
+
+    def commit(self) -> None:
+        """Make it durable and give it its name."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+
+class Directory(Protocol):
+    """An open directory."""
+
+    @property
+    def path(self) -> str:
+        """The path as a person would type it, for messages."""
+        ...
+
+    def scan(self) -> Iterator[FileStat]:
+        """Every entry once, in no order, in one pass."""
+        ...
+
+    def stat(self, name: str) -> FileStat | None:
+        """One entry, or None where there is none."""
+        ...
+
+    def open(self, name: str) -> ReadableFile:
+        """Open a regular file for reading.
+
+        Raises:
+            NotFoundError: no such entry.
+            UnsafeError: a link, a device, a pipe, or a name that is no plain name.
+            PermissionDeniedError, StorageError: as the system says.
+        """
+        ...
+
+    def create(self, name: str, *, overwrite: bool = False) -> NewFile:
+        """Start a file that appears as ``name`` when it is committed.
+
+        Raises:
+            RefusedError: id ``exists``: the name is taken and ``overwrite`` is false
+                (also when it is taken only at commit).
+        """
+        ...
+
+    def close(self) -> None:
+        """Release the directory; open files stay usable."""
+        ...
