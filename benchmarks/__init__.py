@@ -1,0 +1,1 @@
+"""Measures ckpttool against TensorFlow: `python -m benchmarks`."""

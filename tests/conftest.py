@@ -1,0 +1,53 @@
+"""Fixtures that every test may ask for.
+
+TensorFlow is imported inside the tests that need it (`pytest.importorskip`), and writes
+in the test's own process through `tests/support/tf_write.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support import command
+from tests.support.command import ROOT, RunCli
+
+
+def _shared(*parts: str) -> Path:
+    base = Path(os.environ.get("CKPTTOOL_SHARED") or ROOT.parent / "shared")
+    path = base.joinpath(*parts).resolve()
+    if not path.is_dir():
+        pytest.skip(f"no test data at {path}; set CKPTTOOL_SHARED to the folder that has it")
+    return path
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of shared test data (environment variable CKPTTOOL_SHARED)."""
+    return _shared()
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """Real public checkpoints, in the shared test data."""
+    return _shared("corpus")
+
+
+@pytest.fixture(scope="session")
+def hostile() -> Path:
+    """Crafted checkpoints, in the shared test data."""
+    return _shared("hostile")
+
+
+@pytest.fixture(scope="session")
+def fixtures_dir() -> Path:
+    """The small checkpoints of this repository, written by fixtures/make_fixtures.py."""
+    return ROOT / "fixtures"
+
+
+@pytest.fixture(scope="session")
+def run_cli() -> RunCli:
+    """Runs `ckpttool ARGS` in a child: see `tests/support/command.py`."""
+    return command.run_cli

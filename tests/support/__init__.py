@@ -1,0 +1,1 @@
+"""What the tests share: running the command, writing checkpoints, crafting bad ones."""
