@@ -16,7 +16,7 @@ from ckpttool.model import Shard, Variable
 from ckpttool.sources.selection import Selection
 
 if TYPE_CHECKING:
-    import numpy
+    import numpy as np
 
 __all__ = ["Extent", "Source", "SourceKind", "Style"]
 
@@ -100,7 +100,7 @@ class Source(Protocol):
         """Where the whole variable lies, for memory maps; None when it is in pieces."""
         ...
 
-    def read(self, variable: Variable, selection: Selection) -> numpy.ndarray:
+    def read(self, variable: Variable, selection: Selection) -> np.ndarray:
         """The selected elements as an array; imports numpy."""
         ...
 
