@@ -1,0 +1,123 @@
+"""Looking needs neither numpy nor TensorFlow, and loads neither: the start-up guard."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import clean_environment
+
+HEAVY = ("h5py", "keras", "ml_dtypes", "numpy", "tensorflow", "tf2onnx")
+
+#: Runs the command with HEAVY unimportable, then writes the names of all loaded modules.
+WITHOUT_HEAVY = f"""
+import json, sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {HEAVY!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Refuse())
+from ckpttool.cli.main import main
+
+code = main(sys.argv[2:])
+with open(sys.argv[1], "w") as file:
+    json.dump(sorted(sys.modules), file)
+sys.exit(code)
+"""
+
+LOOKING = [
+    ["list", "keras3"],
+    ["list", "partitioned", "--json"],
+    ["list", "dtypes/all", "--ndjson"],
+    ["inspect", "mlp-v1"],
+    ["inspect", "keras3", "--json"],
+    ["inspect", "savedmodel"],
+    ["inspect", "module/encoder", "--tree"],
+    ["verify", "two-shards"],
+    ["verify", "dtypes/all", "--json"],
+    ["verify", "two-shards", "--quick"],
+    ["state", "keras3"],
+    ["latest", "keras3"],
+    ["--help"],
+    ["--version"],
+]
+
+
+def run_without_heavy(
+    args: list[str], fixtures: Path, loaded: Path
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT_HEAVY, str(loaded), *args],
+        cwd=fixtures,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("args", LOOKING, ids=" ".join)
+def test_looking_works_with_nothing_heavy_installed(
+    args: list[str], fixtures_dir: Path, tmp_path: Path
+) -> None:
+    result = run_without_heavy(args, fixtures_dir, tmp_path / "loaded")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip()
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("args", [["list", "keras3"], ["verify", "two-shards"]], ids=" ".join)
+def test_piped_output_loads_no_rich(args: list[str], fixtures_dir: Path, tmp_path: Path) -> None:
+    run_without_heavy(args, fixtures_dir, tmp_path / "loaded")
+    loaded = json.loads((tmp_path / "loaded").read_text())
+    assert "ckpttool" in loaded
+    assert [name for name in loaded if name.partition(".")[0] in ("rich", "pygments")] == []
+
+
+def test_a_row_of_an_embedding_goes_to_npy_without_numpy(
+    fixtures_dir: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "rows.npy"
+    args = ["load", "mlp-v1", "hidden/weights[0:10]", "-o", str(out)]
+    result = run_without_heavy(args, fixtures_dir, tmp_path / "loaded")
+    assert result.returncode == 0, result.stderr
+    assert out.stat().st_size > 10 * 16 * 4
+
+
+@pytest.mark.parametrize("args", LOOKING, ids=" ".join)
+def test_looking_imports_nothing_heavy_where_it_is_installed(
+    args: list[str], fixtures_dir: Path
+) -> None:
+    result = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "ckpttool", *args],
+        cwd=fixtures_dir,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    imported = {
+        line.rpartition("|")[2].strip().partition(".")[0]
+        for line in result.stderr.splitlines()
+        if line.startswith("import time:")
+    }
+    assert "click" in imported
+    assert imported & set(HEAVY) == set()
+
+
+def test_the_package_itself_imports_nothing() -> None:
+    code = "import sys, ckpttool; print(*sorted(sys.modules))"
+    result = subprocess.run(
+        [sys.executable, "-c", code], env=clean_environment(), capture_output=True, check=True
+    )
+    roots = {name.partition(".")[0] for name in result.stdout.decode().split()}
+    assert roots & {"click", "cramjam", "google_crc32c", "rich", *HEAVY} == set()

@@ -1,0 +1,95 @@
+"""The light install of the README: the core commands without TensorFlow."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import ROOT, clean_environment
+
+pytestmark = pytest.mark.slow
+
+
+def light_commands() -> list[str]:
+    """The pip commands of the README's section, so that what is written is what is tested."""
+    section = (ROOT / "README.md").read_text("utf-8").partition("## Light install")[2]
+    commands = re.findall(r"^\$ pip install (.+)$", section.partition("\n## ")[0], re.MULTILINE)
+    assert len(commands) == 2
+    return commands
+
+
+@pytest.fixture(scope="module")
+def light(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new virtual environment with the light install; the folder of its programs."""
+    place = tmp_path_factory.mktemp("light") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", place], check=True)
+    python = str(place / "bin" / "python")
+    pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    constraints = ["--constraint", str(ROOT / "constraints.txt")]
+    for command in light_commands():
+        subprocess.run([*pip, *constraints, *command.split()], cwd=ROOT, check=True)
+    return place / "bin"
+
+
+def run(light: Path, *args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    env = clean_environment({"PYTHONPATH": None})
+    return subprocess.run(
+        [light / "ckpttool", *args], cwd=cwd, env=env, capture_output=True, text=True, check=False
+    )
+
+
+def test_what_it_holds(light: Path) -> None:
+    listing = subprocess.run(
+        [light / "python", "-m", "pip", "list", "--format=freeze"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    names = {line.partition("==")[0].lower() for line in listing.stdout.splitlines()}
+    assert {"ckpttool", "click", "rich", "google-crc32c", "cramjam"} <= names
+    assert names & {"tensorflow", "numpy", "tf2onnx", "h5py", "ml-dtypes"} == set()
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["inspect", "mlp-v1"],
+        ["inspect", "savedmodel", "--json"],
+        ["list", "keras3"],
+        ["list", "partitioned", "--json"],
+        ["verify", "two-shards"],
+        ["state", "keras3"],
+        ["latest", "keras3"],
+        ["explain", "shard-missing"],
+        ["doctor"],
+        ["completion", "bash"],
+    ],
+    ids=" ".join,
+)
+def test_core_commands(light: Path, fixtures_dir: Path, args: list[str]) -> None:
+    result = run(light, *args, cwd=fixtures_dir)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip()
+
+
+def test_it_tells_damage(light: Path, fixtures_dir: Path) -> None:
+    result = run(light, "verify", "damaged/flipped-bit", cwd=fixtures_dir)
+    assert result.returncode == 1
+    assert "tower/kernel" in result.stdout
+
+
+def test_rows_go_to_npy(light: Path, fixtures_dir: Path, tmp_path: Path) -> None:
+    out = tmp_path / "rows.npy"
+    result = run(light, "load", "mlp-v1", "hidden/weights[0:10]", "-o", str(out), cwd=fixtures_dir)
+    assert result.returncode == 0, result.stderr
+    assert out.read_bytes().startswith(b"\x93NUMPY")
+
+
+def test_what_needs_numpy_says_so(light: Path, fixtures_dir: Path, tmp_path: Path) -> None:
+    out = tmp_path / "rows.npz"
+    result = run(light, "load", "mlp-v1", "logits/biases", "-o", str(out), cwd=fixtures_dir)
+    assert result.returncode not in (0, 70)
+    assert "pip install" in result.stderr
+    assert "Traceback" not in result.stderr

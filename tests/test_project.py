@@ -1,0 +1,141 @@
+"""Rules that the repository as a whole keeps."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import ROOT
+
+#: The house rule is "near 400"; a module that grows past it is usually two.
+MAX_LINES = 450
+
+#: Paths of one machine, and words of drafts: they do not belong in what others read.
+FORBIDDEN = re.compile(
+    rb"/work/|/root/|/home/\w|/Users/\w|/opt/\w+/simple|(?i:\bTODO\b|\bFIXME\b|\bXXX\b)"
+    rb"|(?i:extra-index-url|find-links|index-url)"
+)
+
+
+def tracked() -> list[Path]:
+    """The files of the repository; skips outside a clone (an unpacked archive)."""
+    result = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if result.returncode:
+        pytest.skip("not a git clone")
+    files = [ROOT / name for name in result.stdout.decode().split("\0") if name]
+    return [path for path in files if path.is_file()]
+
+
+def test_no_file_names_a_machine_or_leaves_a_draft() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {match.group()!r}"
+        for path in tracked()
+        if path != Path(__file__)
+        for match in FORBIDDEN.finditer(path.read_bytes())
+    ]
+    assert found == []
+
+
+def test_modules_are_small() -> None:
+    sizes = {
+        str(path.relative_to(ROOT)): len(path.read_bytes().splitlines())
+        for path in tracked()
+        if path.suffix == ".py"
+    }
+    assert {name: lines for name, lines in sizes.items() if lines > MAX_LINES} == {}
+
+
+def test_every_module_says_what_it_is() -> None:
+    for path in (ROOT / "ckpttool").rglob("*.py"):
+        source = path.read_text("utf-8")
+        if source.strip():
+            assert ast.get_docstring(ast.parse(source)), path
+
+
+def test_the_changelog_speaks_of_this_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+def test_constraints_are_names_and_versions() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    assert all(re.fullmatch(r"[a-z0-9-]+==[0-9a-z.]+( ; .+)?", pin) for pin in pins)
+    assert pins == sorted(pins, key=lambda pin: pin.partition("==")[0])
+
+
+def test_every_dependency_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["test"]]
+    names = {re.split(r"[<>=!~ ;\[]", want)[0].replace("_", "-").lower() for want in wanted}
+    pinned = {
+        line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines()
+    }
+    assert names <= pinned
+
+
+# Error ids ---------------------------------------------------------------------------
+
+EXPLANATIONS = ROOT / "ckpttool" / "explanations"
+
+
+def id_literals() -> dict[str, list[str]]:
+    """Every error or finding id that the code spells out, and where.
+
+    An id is an `id=` argument, a `default_id`, or the first argument of `Finding(…)`.
+    """
+    found: dict[str, list[str]] = {}
+
+    def note(node: ast.expr | None, path: Path) -> None:
+        if isinstance(node, ast.IfExp):
+            note(node.body, path)
+            note(node.orelse, path)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value:
+            found.setdefault(node.value, []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
+
+    for path in (ROOT / "ckpttool").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call):
+                for keyword in node.keywords:
+                    if keyword.arg == "id":
+                        note(keyword.value, path)
+                if isinstance(node.func, ast.Name) and node.func.id == "Finding" and node.args:
+                    note(node.args[0], path)
+            elif (
+                isinstance(node, ast.Assign)
+                and isinstance(node.targets[0], ast.Name)
+                and node.targets[0].id == "default_id"
+            ) or (
+                isinstance(node, ast.AnnAssign)
+                and isinstance(node.target, ast.Name)
+                and node.target.id == "default_id"
+            ):
+                note(node.value, path)
+    return found
+
+
+def explained() -> set[str]:
+    return {path.stem for path in EXPLANATIONS.glob("*.md")}
+
+
+def test_every_id_in_the_code_is_explained() -> None:
+    missing = {name: where for name, where in id_literals().items() if name not in explained()}
+    assert missing == {}
+
+
+def test_every_explanation_is_of_an_id_that_the_code_uses() -> None:
+    source = "\n".join(path.read_text("utf-8") for path in (ROOT / "ckpttool").rglob("*.py"))
+    assert {name for name in explained() if f'"{name}"' not in source} == set()
+
+
+@pytest.mark.parametrize("path", sorted(EXPLANATIONS.glob("*.md")), ids=lambda path: path.stem)
+def test_an_explanation_has_a_title_and_some_text(path: Path) -> None:
+    title, _, text = path.read_text("utf-8").partition("\n")
+    assert title.startswith("# ")
+    assert len(text.split()) >= 20
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", path.stem)
