@@ -112,4 +112,5 @@ def numpy_dtype(name: str) -> numpy.dtype:
     except TypeError:
         import ml_dtypes
 
-        return numpy.dtype(getattr(ml_dtypes, dtype.numpy))
+        extended: numpy.dtype = numpy.dtype(getattr(ml_dtypes, dtype.numpy))
+        return extended

@@ -36,9 +36,7 @@ def encode_slice_key(name: bytes, slices: Iterable[tuple[int, int]]) -> bytes:
     A length is ``FULL`` exactly where the index leaves it out.
     """
     parts = list(slices)
-    escaped = b"\xff\x00".join(
-        piece.replace(b"\x00", b"\x00\xff") for piece in name.split(b"\xff")
-    )
+    escaped = b"\xff\x00".join(piece.replace(b"\x00", b"\x00\xff") for piece in name.split(b"\xff"))
     coded = [_unsigned(0), escaped, _END, _unsigned(len(parts))]
     for start, length in parts:
         coded += (_signed(start), _signed(length))
@@ -109,7 +107,7 @@ def _read_signed(key: bytes, pos: int) -> tuple[int, int]:
     # The ones in front count the bytes; ten bytes are coded with ten ones, in two of them.
     head = int.from_bytes(key[pos : pos + 2].ljust(2, b"\x00"), "big")
     negative = head < 0x8000
-    size = 16 - ((head if negative else head ^ 0xFFFF)).bit_length()
+    size = 16 - (head if negative else head ^ 0xFFFF).bit_length()
     stop = pos + size
     if size > _MAX_SIGNED_BYTES or stop > len(key):
         raise _broken(key, f"the signed number at byte {pos} claims {size} bytes")
