@@ -1,0 +1,85 @@
+"""Look into, check and read TensorFlow checkpoints without TensorFlow.
+
+``open(address)`` gives a checkpoint as a mapping of names to variables, ``verify`` checks
+one; every error is a ``CkpttoolError``. Nothing is imported before it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ckpttool.api import Checkpoint, open  # noqa: A004 - as gzip.open and io.open are named
+    from ckpttool.errors import (
+        ChangedError,
+        CkpttoolError,
+        CorruptError,
+        ForeignFormatError,
+        IncompleteError,
+        InternalError,
+        LimitError,
+        NoSpaceError,
+        NotFoundError,
+        PartialError,
+        PermissionDeniedError,
+        RefusedError,
+        StorageError,
+        UnsafeError,
+        UnsupportedError,
+        UsageError,
+    )
+    from ckpttool.limits import Limits
+    from ckpttool.model import Finding, Shard, Variable, VariableSlice
+    from ckpttool.ops.verify import verify
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ChangedError",
+    "Checkpoint",
+    "CkpttoolError",
+    "CorruptError",
+    "Finding",
+    "ForeignFormatError",
+    "IncompleteError",
+    "InternalError",
+    "LimitError",
+    "Limits",
+    "NoSpaceError",
+    "NotFoundError",
+    "PartialError",
+    "PermissionDeniedError",
+    "RefusedError",
+    "Shard",
+    "StorageError",
+    "UnsafeError",
+    "UnsupportedError",
+    "UsageError",
+    "Variable",
+    "VariableSlice",
+    "__version__",
+    "open",
+    "verify",
+]
+
+_HOMES = {
+    "Checkpoint": "ckpttool.api",
+    "open": "ckpttool.api",
+    "verify": "ckpttool.ops.verify",
+    "Limits": "ckpttool.limits",
+    **dict.fromkeys(("Finding", "Shard", "Variable", "VariableSlice"), "ckpttool.model"),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'ckpttool' has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(_HOMES.get(name, "ckpttool.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,112 @@
+"""The table of commands, and the group that imports only the one that was asked for.
+
+``--help`` and completion of command names read the table alone.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import cast
+
+import click
+
+from ckpttool.cli import options
+from ckpttool.cli.output import Output
+from ckpttool.errors import UsageError
+
+__all__ = ["ALIASES", "COMMANDS", "dispatch", "root"]
+
+#: Name → the one line of ``--help`` (the same as the first line of the command's own
+#: help: a test holds it). The command ``x`` is ``command`` in ``cli/commands/x.py``.
+COMMANDS = {
+    "inspect": "Say what a checkpoint or a run is, and what is in it.",
+    "list": "List the variables: name, dtype, shape, bytes, shard, kind.",
+    "load": "Print or save the values of chosen variables.",
+    "verify": "Check structure and every checksum.",
+    "state": "Show the state file of a run, and what is wrong with it.",
+    "latest": "Print the newest whole checkpoint of a run.",
+    "explain": "Explain an error id or an exit code.",
+    "doctor": "Show versions, what is installed, and what works here.",
+    "completion": "Print the completion script of a shell.",
+}
+ALIASES = {"ls": "list", "get": "load"}
+
+
+class Root(options.Options, click.Group):
+    """The group: commands come from the table, modules only when one is run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        name = ALIASES.get(cmd_name, cmd_name)
+        if name not in COMMANDS:
+            return None
+        module = import_module(f"ckpttool.cli.commands.{name}")
+        return cast(click.Command, module.command)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        command = self.get_command(ctx, name)
+        if command is None and not ctx.resilient_parsing:
+            raise _no_such_command(name)
+        return command.name if command else None, command, args[1:]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        short = {name: alias for alias, name in ALIASES.items()}
+        rows = [
+            (f"{name}, {short[name]}" if name in short else name, line)
+            for name, line in COMMANDS.items()
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def _no_such_command(name: str) -> UsageError:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, [*COMMANDS, *ALIASES], n=1, cutoff=0.5)
+    return UsageError(
+        f"there is no command {name!r}",
+        why=f"the commands are {', '.join(COMMANDS)}",
+        hint=f"did you mean: ckpttool {near[0]}" if near else "ckpttool --help",
+        id="no-such-command",
+    )
+
+
+@click.command(
+    "ckpttool",
+    cls=Root,
+    context_settings=options.CONTEXT,
+    invoke_without_command=True,
+    epilog="ckpttool COMMAND --help says more about one. SRC is a checkpoint's prefix or one of "
+    "its files, a run directory, RUN/@STEP, RUN/@latest, or a SavedModel.",
+)
+@options.version
+@options.common
+@click.pass_context
+def root(ctx: click.Context) -> int:
+    """Look into, check and read TensorFlow checkpoints."""
+    if ctx.invoked_subcommand is None:
+        options.current_output(ctx).tell(ctx.get_help())
+        return 2
+    return 0
+
+
+def dispatch(arguments: list[str], out: Output) -> int:
+    """Parse a command line and run its command; returns the exit code.
+
+    Raises:
+        click.ClickException: the command line makes no sense.
+        CkpttoolError, OSError, …: whatever the command does.
+    """
+    try:
+        with root.make_context("ckpttool", list(arguments), obj=out) as context:
+            return int(root.invoke(context))
+    except click.exceptions.Exit as ended:
+        return ended.exit_code

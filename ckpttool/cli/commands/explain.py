@@ -1,0 +1,23 @@
+"""``ckpttool explain``."""
+
+from __future__ import annotations
+
+import click
+
+from ckpttool.cli import options
+from ckpttool.cli.output import Output
+from ckpttool.cli.views.explain import ExplainView
+from ckpttool.ops.explain import explain
+
+__all__ = ["command"]
+
+
+@options.command("explain", epilog="Examples: ckpttool explain shard-missing; ckpttool explain 20")
+@click.argument("topic", metavar="[ID|EXIT_CODE]", required=False)
+@options.output(quiet=True)
+def command(out: Output, topic: str | None) -> int:
+    """Explain an error id or an exit code.
+
+    Every error ends with its id in brackets. Without an argument all ids are listed.
+    """
+    return out.show(ExplainView(explain(topic)))

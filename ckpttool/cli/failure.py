@@ -1,0 +1,78 @@
+"""Any exception → the error that says it: what, why, what next, an id and an exit code.
+
+Our own errors say it themselves. What else arrives here is the command line's (click),
+the operating system's, memory's, or a bug.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from ckpttool.errors import CkpttoolError, InternalError, LimitError, UsageError
+
+if TYPE_CHECKING:
+    from click import ClickException
+
+__all__ = ["as_error"]
+
+
+def as_error(exception: Exception) -> CkpttoolError:
+    """The error that an exception comes to; never raises."""
+    if isinstance(exception, CkpttoolError):
+        return exception
+    if isinstance(exception, MemoryError):
+        return _out_of_memory()
+    if isinstance(exception, OSError):
+        return _of_system(exception)
+    if "click" in sys.modules:
+        from click import ClickException
+
+        if isinstance(exception, ClickException):
+            return _of_command_line(exception)
+    return InternalError(
+        f"a bug in ckpttool: {type(exception).__name__}",
+        why=str(exception) or "no more is known",
+        hint="run it again with -v for the traceback, and report that; "
+        "ckpttool doctor shows the versions",
+    )
+
+
+def _of_command_line(exception: ClickException) -> UsageError:
+    from click import UsageError as ClickUsageError
+
+    message = exception.format_message().rstrip(".")
+    context = exception.ctx if isinstance(exception, ClickUsageError) else None
+    if context is None:
+        return UsageError(message, hint="ckpttool --help")
+    return UsageError(
+        message[:1].lower() + message[1:],
+        why=" ".join(context.get_usage().split()).replace("Usage:", "usage:", 1),
+        hint=f"{context.command_path} --help",
+    )
+
+
+def _of_system(exception: OSError) -> CkpttoolError:
+    from ckpttool.storage.local import raise_os_error
+
+    name = exception.filename
+    what = f"the system refused {name!s}" if name is not None else "the system refused"
+    try:
+        raise_os_error(exception, what)
+    except CkpttoolError as error:
+        return error
+
+
+def _out_of_memory() -> LimitError:
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    why = "the system gave no more memory"
+    if limit != resource.RLIM_INFINITY:
+        why += f" (this process may use {limit >> 20} MiB: ulimit -v)"
+    return LimitError(
+        "out of memory",
+        why=why,
+        hint="choose fewer variables or a slice, or raise the limit",
+        id="out-of-memory",
+    )

@@ -1,0 +1,65 @@
+"""Values as JSON text that every reader accepts, in pieces when there are many.
+
+Pure ASCII, so neither a terminal nor a locale can be harmed by it. What JSON cannot say
+is made sayable: NaN and the infinities are null, a lone surrogate (a byte that was not
+UTF-8) is U+FFFD.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+__all__ = ["dumps", "pieces"]
+
+_BATCH = 500
+
+# A backslash that is itself escaped, a pair of surrogates (one character), or a lone one.
+_SURROGATES = re.compile(
+    r"\\\\|\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|(?P<lone>\\ud[89a-f][0-9a-f]{2})"
+)
+
+
+def dumps(value: object) -> str:
+    """One value as JSON on one line."""
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value), allow_nan=False)
+    if "\\ud" in text:
+        text = _SURROGATES.sub(lambda hit: "\\ufffd" if hit["lone"] else hit[0], text)
+    return text
+
+
+def pieces(data: Mapping[str, object]) -> Iterator[str]:
+    """An object as JSON, where a member that is an iterator becomes an array, streamed."""
+    opening = "{"
+    for key, value in data.items():
+        yield f"{opening}{dumps(key)}: "
+        opening = ", "
+        if isinstance(value, Iterator):
+            yield from _array(value)
+        else:
+            yield dumps(value)
+    yield "}" if opening == ", " else "{}"
+
+
+def _array(items: Iterator[object]) -> Iterator[str]:
+    opening = "["
+    while batch := list(islice(items, _BATCH)):
+        yield opening + dumps(batch)[1:-1]
+        opening = ", "
+    yield "]" if opening == ", " else "[]"
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(member) for member in value]
+    return value

@@ -1,0 +1,223 @@
+"""Every option that more than one command has, as a decorator: same flag, same meaning.
+
+``@options.output(...)`` gives a command its ``Output`` as first argument, with the common
+options; the others add keyword arguments. Options that shape the output are written into
+``Output.settings`` while the line is parsed, and commands never see them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import click
+
+from ckpttool.cli.output import Output
+from ckpttool.errors import UsageError
+
+__all__ = [
+    "CONTEXT",
+    "command",
+    "common",
+    "current_output",
+    "filters",
+    "jobs",
+    "names",
+    "output",
+    "progress",
+    "source",
+    "sources",
+    "version",
+]
+
+_P = ParamSpec("_P")
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+#: What every command is made with.
+CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Options(click.Command):
+    """A command whose help goes through ``Output``, so that its errors are ours too."""
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.help = "Show this help and exit."
+            option.callback = _show_help
+        return option
+
+
+def command(name: str, *, epilog: str | None = None) -> Callable[[Callable[..., int]], Options]:
+    """``click.command`` as every command here uses it; the function returns the exit code."""
+    return click.command(name, cls=Options, context_settings=CONTEXT, epilog=epilog)
+
+
+def output(
+    *, ndjson: bool = False, quiet: bool = False
+) -> Callable[[Callable[Concatenate[Output, _P], int]], Callable[_P, int]]:
+    """The common options and ``--json``, and where it applies ``--ndjson`` and ``-q``."""
+
+    def decorate(function: Callable[Concatenate[Output, _P], int]) -> Callable[_P, int]:
+        def call(*args: _P.args, **kwargs: _P.kwargs) -> int:
+            return function(current_output(click.get_current_context()), *args, **kwargs)
+
+        wrapped = update_wrapper(call, function)
+        wrapped = common(wrapped)
+        if quiet:
+            wrapped = _setting("-q", "--quiet", is_flag=True, help="Print only names.")(wrapped)
+        if ndjson:
+            wrapped = _setting(
+                "--ndjson", is_flag=True, help="One JSON object a line, a summary last."
+            )(wrapped)
+        return _setting("--json", is_flag=True, help="One JSON document.")(wrapped)
+
+    return decorate
+
+
+def common(function: _F) -> _F:
+    """``--color``, ``--no-input`` and ``-v``: on every command, and before it."""
+    for option in (
+        _setting(
+            "-v",
+            "--verbose",
+            count=True,
+            help="Say more on stderr; tracebacks of bugs. Twice: of all errors.",
+        ),
+        _setting("--no-input", is_flag=True, help="Never ask a question: end with 4 instead."),
+        _setting(
+            "--color",
+            type=click.Choice(["auto", "always", "never"]),
+            help="Colours; 'always' prints for people into a pipe too.  [default: auto]",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def progress(function: _F) -> _F:
+    """``--progress``: for commands whose work may take long (``Output.progress``)."""
+    return _setting(
+        "--progress",
+        type=click.Choice(["auto", "json", "none"]),
+        help="A bar on a terminal, JSON lines on stderr, or nothing.  [default: auto]",
+    )(function)
+
+
+def source(function: _F) -> _F:
+    """The argument ``SRC``: one address, as ``source``."""
+    return click.argument("source", metavar="SRC", shell_complete=_complete("addresses"))(function)
+
+
+def sources(function: _F) -> _F:
+    """The arguments ``SRC…``: one address or more, as the tuple ``sources``."""
+    return click.argument(
+        "sources", metavar="SRC...", nargs=-1, required=True, shell_complete=_complete("addresses")
+    )(function)
+
+
+def names(function: _F) -> _F:
+    """The arguments ``NAME…``: variables of SRC, maybe with slices, as the tuple ``names``."""
+    return click.argument(
+        "names", metavar="NAME...", nargs=-1, required=True, shell_complete=_complete("variables")
+    )(function)
+
+
+def filters(function: _F) -> _F:
+    """``--include``, ``--exclude``, ``--regex`` and ``--kind``: which variables."""
+    from ckpttool.model import KINDS
+
+    for option in (
+        click.option(
+            "--kind",
+            "kinds",
+            multiple=True,
+            type=click.Choice(KINDS),
+            help="Only variables of this kind. Repeatable.",
+        ),
+        click.option("--regex", metavar="RE", help="Only names in which this expression is found."),
+        click.option("--exclude", multiple=True, metavar="GLOB", help="Not these. Repeatable."),
+        click.option(
+            "--include",
+            multiple=True,
+            metavar="GLOB",
+            help="Only names that match: * also crosses '/'. Repeatable.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def jobs(function: _F) -> _F:
+    """``-j/--jobs``: threads, as ``jobs`` (None: as many as pay)."""
+    return click.option(
+        "-j", "--jobs", type=click.IntRange(1, 256), help="Read with this many threads."
+    )(function)
+
+
+def version(function: _F) -> _F:
+    """``--version``."""
+    return click.option(
+        "--version",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_show_version,
+        help="Show the version and exit.",
+    )(function)
+
+
+def _setting(*names: str, **attributes: Any) -> Callable[[_F], _F]:  # noqa: ANN401
+    """An option that is written into the settings of the output."""
+    return click.option(*names, expose_value=False, is_eager=True, callback=_store, **attributes)
+
+
+def _store(ctx: click.Context, param: click.Parameter, value: Any) -> None:  # noqa: ANN401
+    settings = current_output(ctx).settings
+    if not value or param.name is None:
+        return  # not given here: what was said before the command stays
+    if param.name == "verbose":
+        value += settings.verbose
+    setattr(settings, param.name, value)
+    if settings.json + settings.ndjson + settings.quiet > 1:
+        raise UsageError(
+            "--json, --ndjson and -q exclude each other",
+            why="the output has one form",
+            hint=f"{ctx.command_path} --help",
+        )
+
+
+def current_output(ctx: click.Context) -> Output:
+    """The sink of this run; `dispatch` put it into the context."""
+    out = ctx.find_object(Output)
+    assert out is not None
+    return out
+
+
+def _show_help(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    del param
+    if value and not ctx.resilient_parsing:
+        current_output(ctx).write(ctx.get_help() + "\n")
+        ctx.exit()
+
+
+def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    del param
+    if value and not ctx.resilient_parsing:
+        from ckpttool import __version__
+
+        current_output(ctx).write(f"ckpttool {__version__}\n")
+        ctx.exit()
+
+
+def _complete(what: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
+    """A completion that is imported only when a shell asks."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        del param
+        from ckpttool.cli import complete as completion
+
+        return getattr(completion, what)(ctx, incomplete)
+
+    return complete

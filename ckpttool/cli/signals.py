@@ -1,0 +1,84 @@
+"""Signals as exceptions, so that ``with`` blocks clean up before the process ends.
+
+The first SIGINT or SIGTERM raises in the main thread; a second one of either ends the
+process at once, with nothing more tidied up.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from ckpttool.errors import CkpttoolError
+
+__all__ = ["Stopped", "stoppable"]
+
+
+class InterruptedRunError(CkpttoolError):
+    """SIGINT: Ctrl-C."""
+
+    exit_code = 130
+    default_id = "interrupted"
+
+
+class TerminatedRunError(CkpttoolError):
+    """SIGTERM: a scheduler, a container's stop, `kill`."""
+
+    exit_code = 143
+    default_id = "terminated"
+
+
+class Stopped(BaseException):
+    """The process was asked to end. No ``Exception``: nothing may take it for a failure."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+    @property
+    def exit_code(self) -> int:
+        """128 and the signal's number, as shells say it."""
+        return 128 + self.number
+
+    def as_error(self) -> CkpttoolError:
+        """The words for it."""
+        kind = InterruptedRunError if self.number == signal.SIGINT else TerminatedRunError
+        return kind(
+            f"stopped by {signal.Signals(self.number).name}",
+            why="the command did not finish, and left nothing half-written",
+            hint="run the same command again",
+        )
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Raise ``Stopped`` in here for SIGINT and SIGTERM; restores what was before.
+
+    A signal that the parent had ignored (``nohup``, a background job) stays ignored.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may have handlers
+        return
+    stopped = False
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        nonlocal stopped
+        if stopped:
+            os._exit(128 + number)
+        stopped = True
+        raise Stopped(number)
+
+    before = {
+        number: signal.signal(number, stop)
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
