@@ -18,7 +18,7 @@ from typing import NamedTuple
 from ckpttool.errors import CkpttoolError, CorruptError, LimitError, UnsupportedError
 from ckpttool.formats.dtypes import BY_NUMBER
 from ckpttool.formats.ordered_code import FULL, encode_slice_key
-from ckpttool.formats.sstable import Table, quote_key
+from ckpttool.formats.sstable import Damaged, Item, Table, quote_key
 from ckpttool.formats.wire import (
     FIXED32,
     LENGTH,
@@ -110,6 +110,8 @@ class BundleIndex:
     Args:
         file: the open ``.index`` file; it stays the caller's.
         limits: bounds on what the file may claim.
+        damaged: where given, it is told of an error in the header, in one block or in one
+            entry, instead of its being raised; the rest of the index is still read.
 
     Raises:
         CorruptError: what ``Table`` raises; ids ``header-missing``, ``header-malformed``,
@@ -118,19 +120,25 @@ class BundleIndex:
         UnsupportedError: ids ``bundle-version``, ``block-compression``.
     """
 
-    def __init__(self, file: ReadableFile, limits: Limits) -> None:
+    def __init__(self, file: ReadableFile, limits: Limits, damaged: Damaged | None = None) -> None:
         self._path = file.path
         self._limits = limits
+        self._damaged = damaged
         self.table = Table(file, limits)
-        raw = self.table.get(b"")
-        if raw is None:
-            raise CorruptError(
-                f"{self._path} has no header",
-                why=f"none of its {self.table.block_count} blocks has the empty key",
-                hint="TensorFlow would take its first variable for the header and lose it",
-                id="header-missing",
-            )
-        self.header = self._parse_header(raw)
+        #: What the empty key holds; None only where it was lost and ``damaged`` was told.
+        self.found_header: Header | None = None
+        try:
+            self.found_header = self._read_header()
+        except CorruptError as error:
+            if damaged is None:
+                raise
+            if error.id.startswith("header-"):  # a bad block will be met again by blocks()
+                damaged(error)
+
+    @property
+    def header(self) -> Header:
+        """What the empty key holds; a header of no shards where it was lost."""
+        return self.found_header or Header(0, False, 0, 0, (), b"")
 
     def blocks(self) -> Iterator[list[Entry]]:
         """All entries in key order, in lists of at most some thousand, without the header.
@@ -138,9 +146,24 @@ class BundleIndex:
         What is given before an error is intact.
         """
         parse = self.parse
-        for number, batch in enumerate(self.table.blocks()):
-            items = batch if number else batch[1:]
-            yield [parse(key, value) for key, value in items]
+        for batch in self.table.blocks(self._damaged):
+            items = batch if batch[0][0] else batch[1:]
+            try:
+                entries = [parse(key, value) for key, value in items]
+            except CkpttoolError:
+                if self._damaged is None:
+                    raise
+                entries = self._intact(items, self._damaged)
+            yield entries
+
+    def _intact(self, items: list[Item], damaged: Damaged) -> list[Entry]:
+        entries = []
+        for key, value in items:
+            try:
+                entries.append(self.parse(key, value))
+            except CkpttoolError as error:
+                damaged(error)
+        return entries
 
     def entries(self) -> Iterator[Entry]:
         """All entries in key order, one by one."""
@@ -215,6 +238,17 @@ class BundleIndex:
             raise self._broken(
                 key, f"shape {list(shape)} stands for 2^63 bytes or more", id="shape-overflow"
             )
+
+    def _read_header(self) -> Header:
+        raw = self.table.get(b"")
+        if raw is None:
+            raise CorruptError(
+                f"{self._path} has no header",
+                why=f"none of its {self.table.block_count} blocks has the empty key",
+                hint="TensorFlow would take its first variable for the header and lose it",
+                id="header-missing",
+            )
+        return self._parse_header(raw)
 
     def _parse_header(self, raw: bytes) -> Header:
         num_shards = endianness = producer = min_consumer = 0

@@ -11,7 +11,7 @@ point that is none, keys out of order, blocks that overlap.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -22,13 +22,15 @@ from ckpttool.formats.wire import read_varint
 from ckpttool.limits import Limits
 from ckpttool.storage.base import ReadableFile
 
-__all__ = ["FOOTER_BYTES", "MAGIC", "Handle", "Item", "Table", "quote_key"]
+__all__ = ["FOOTER_BYTES", "MAGIC", "Damaged", "Handle", "Item", "Table", "quote_key"]
 
 FOOTER_BYTES = 48
 MAGIC = bytes.fromhex("57fb808b247547db")
 
 #: A key and its value.
 Item = tuple[bytes, bytes]
+#: Told of an error in one block, for a reader that wants the other blocks all the same.
+Damaged = Callable[[CkpttoolError], None]
 
 _TRAILER_BYTES = 5
 _RAW, _SNAPPY = 0, 1
@@ -91,24 +93,37 @@ class Table:
         """Data blocks that the index block names."""
         return len(self._handles)
 
-    def blocks(self) -> Iterator[list[Item]]:
+    def blocks(self, damaged: Damaged | None = None) -> Iterator[list[Item]]:
         """All entries in key order, in lists of at most some thousand; never an empty list.
 
-        What is given before an error is intact.
+        What is given before an error is intact. With ``damaged`` an error in a block is
+        handed to it instead of being raised, and the next block follows.
         """
         entries = 0
         last: bytes | None = None
         for number, handle in enumerate(self._handles):
-            where = self._where(number)
-            data = self._read_block(handle, where)
-            for batch in self._decode(data, self._restarts(data, where), where, last):
-                entries += len(batch)
-                if entries > self._limits.entries:
-                    raise self._over("entries", f"it has more than {self._limits.entries} entries")
-                last = batch[-1][0]
-                yield batch
-            if last is not None and last > self._last_keys[number]:
-                raise self._malformed(where, "its last key is past the one in the index block")
+            try:
+                for batch in self._block(number, handle, last):
+                    entries += len(batch)
+                    if entries > self._limits.entries:
+                        break
+                    last = batch[-1][0]
+                    yield batch
+            except CkpttoolError as error:
+                if damaged is None:
+                    raise
+                damaged(error)
+            if entries > self._limits.entries:
+                raise self._over("entries", f"it has more than {self._limits.entries} entries")
+
+    def _block(self, number: int, handle: Handle, last: bytes | None) -> Iterator[list[Item]]:
+        where = self._where(number)
+        data = self._read_block(handle, where)
+        for batch in self._decode(data, self._restarts(data, where), where, last):
+            last = batch[-1][0]
+            yield batch
+        if last is not None and last > self._last_keys[number]:
+            raise self._malformed(where, "its last key is past the one in the index block")
 
     def get(self, key: bytes) -> bytes | None:
         """The value of ``key``, or None; reads one block and decodes a part of it."""
