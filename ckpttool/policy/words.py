@@ -1,0 +1,32 @@
+"""Numbers as a reason says them: durations and sizes in short words."""
+
+from __future__ import annotations
+
+__all__ = ["duration", "ordinal", "size"]
+
+_STEPS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+
+
+def duration(seconds: float) -> str:
+    """``5400`` → ``1.5 h``; short, three digits, never negative zero."""
+    for unit, word in _STEPS:
+        if abs(seconds) >= unit:
+            return f"{seconds / unit:.3g} {word}"
+    return f"{seconds:.3g} s"
+
+
+def size(nbytes: int) -> str:
+    """``1572864`` → ``1.5 MiB``: powers of 1024, as ``--max-total-size`` takes them."""
+    value = float(nbytes)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{nbytes} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def ordinal(number: int) -> str:
+    """``1`` → ``1st``."""
+    if number % 100 in {11, 12, 13}:
+        return f"{number}th"
+    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"
