@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ckpttool.version import __version__
+
 if TYPE_CHECKING:
     from ckpttool.api import Checkpoint, open  # noqa: A004 - as gzip.open and io.open are named
     from ckpttool.errors import (
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from ckpttool.limits import Limits
     from ckpttool.model import Finding, Shard, Variable, VariableSlice
     from ckpttool.ops.verify import verify
-
-__version__ = "0.1.0"
 
 __all__ = [
     "ChangedError",

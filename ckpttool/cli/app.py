@@ -5,14 +5,18 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from ckpttool.cli import options
 from ckpttool.cli.output import Output
 from ckpttool.errors import UsageError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 __all__ = ["ALIASES", "COMMANDS", "dispatch", "root"]
 
@@ -55,6 +59,16 @@ class Root(options.Options, click.Group):
         if command is None and not ctx.resilient_parsing:
             raise _no_such_command(name)
         return command.name if command else None, command, args[1:]
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        commands = [
+            CompletionItem(name, help=line)
+            for name, line in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return commands + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
@@ -105,6 +119,10 @@ def dispatch(arguments: list[str], out: Output) -> int:
         click.ClickException: the command line makes no sense.
         CkpttoolError, OSError, …: whatever the command does.
     """
+    if shell := os.environ.get("_CKPTTOOL_COMPLETE"):
+        from ckpttool.cli.complete import answer
+
+        return answer(shell, arguments, out, root)
     try:
         with root.make_context("ckpttool", list(arguments), obj=out) as context:
             return int(root.invoke(context))

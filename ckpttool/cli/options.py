@@ -25,6 +25,7 @@ __all__ = [
     "jobs",
     "names",
     "output",
+    "plain_output",
     "progress",
     "source",
     "sources",
@@ -60,11 +61,7 @@ def output(
     """The common options and ``--json``, and where it applies ``--ndjson`` and ``-q``."""
 
     def decorate(function: Callable[Concatenate[Output, _P], int]) -> Callable[_P, int]:
-        def call(*args: _P.args, **kwargs: _P.kwargs) -> int:
-            return function(current_output(click.get_current_context()), *args, **kwargs)
-
-        wrapped = update_wrapper(call, function)
-        wrapped = common(wrapped)
+        wrapped = plain_output(function)
         if quiet:
             wrapped = _setting("-q", "--quiet", is_flag=True, help="Print only names.")(wrapped)
         if ndjson:
@@ -74,6 +71,15 @@ def output(
         return _setting("--json", is_flag=True, help="One JSON document.")(wrapped)
 
     return decorate
+
+
+def plain_output(function: Callable[Concatenate[Output, _P], int]) -> Callable[_P, int]:
+    """The ``Output`` and the common options, for a command that prints one kind of text."""
+
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> int:
+        return function(current_output(click.get_current_context()), *args, **kwargs)
+
+    return common(update_wrapper(call, function))
 
 
 def common(function: _F) -> _F:
@@ -107,20 +113,20 @@ def progress(function: _F) -> _F:
 
 def source(function: _F) -> _F:
     """The argument ``SRC``: one address, as ``source``."""
-    return click.argument("source", metavar="SRC", shell_complete=_complete("addresses"))(function)
+    return click.argument("source", metavar="SRC", shell_complete=_addresses)(function)
 
 
 def sources(function: _F) -> _F:
     """The arguments ``SRC…``: one address or more, as the tuple ``sources``."""
     return click.argument(
-        "sources", metavar="SRC...", nargs=-1, required=True, shell_complete=_complete("addresses")
+        "sources", metavar="SRC...", nargs=-1, required=True, shell_complete=_addresses
     )(function)
 
 
 def names(function: _F) -> _F:
     """The arguments ``NAME…``: variables of SRC, maybe with slices, as the tuple ``names``."""
     return click.argument(
-        "names", metavar="NAME...", nargs=-1, required=True, shell_complete=_complete("variables")
+        "names", metavar="NAME...", nargs=-1, required=True, shell_complete=_variables
     )(function)
 
 
@@ -175,8 +181,9 @@ def _setting(*names: str, **attributes: Any) -> Callable[[_F], _F]:  # noqa: ANN
 
 def _store(ctx: click.Context, param: click.Parameter, value: Any) -> None:  # noqa: ANN401
     settings = current_output(ctx).settings
-    if not value or param.name is None:
+    if not value or ctx.resilient_parsing:
         return  # not given here: what was said before the command stays
+    assert param.name is not None  # our own options all have one
     if param.name == "verbose":
         value += settings.verbose
     setattr(settings, param.name, value)
@@ -205,19 +212,21 @@ def _show_help(ctx: click.Context, param: click.Parameter, value: bool) -> None:
 def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     del param
     if value and not ctx.resilient_parsing:
-        from ckpttool import __version__
+        from ckpttool.version import __version__
 
         current_output(ctx).write(f"ckpttool {__version__}\n")
         ctx.exit()
 
 
-def _complete(what: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
-    """A completion that is imported only when a shell asks."""
+def _addresses(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    from ckpttool.cli.complete import addresses
 
-    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        del param
-        from ckpttool.cli import complete as completion
+    del param
+    return addresses(ctx, incomplete)
 
-        return getattr(completion, what)(ctx, incomplete)
 
-    return complete
+def _variables(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    from ckpttool.cli.complete import variables
+
+    del param
+    return variables(ctx, incomplete)
