@@ -13,6 +13,7 @@ from ckpttool.version import __version__
 if TYPE_CHECKING:
     from ckpttool.api import Checkpoint, open  # noqa: A004 - as gzip.open and io.open are named
     from ckpttool.errors import (
+        CancelledError,
         ChangedError,
         CkpttoolError,
         CorruptError,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from ckpttool.ops.verify import verify
 
 __all__ = [
+    "CancelledError",
     "ChangedError",
     "Checkpoint",
     "CkpttoolError",

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 __all__ = [
+    "CancelledError",
     "ChangedError",
     "CkpttoolError",
     "CorruptError",
@@ -76,6 +77,13 @@ class PartialError(CkpttoolError):
 
     exit_code = 3
     default_id = "partial"
+
+
+class CancelledError(CkpttoolError):
+    """The answer to a question was no, or there was nobody to ask."""
+
+    exit_code = 4
+    default_id = "cancelled"
 
 
 class NotFoundError(CkpttoolError):

@@ -17,7 +17,7 @@ PACKAGE = ROOT / "ckpttool"
 #: Lowest first. Two names on one level may not import each other, unless they are the
 #: shared vocabulary at the bottom. `__init__` is the public API: it sees the ops.
 LEVELS = [
-    {"errors", "limits", "model", "version"},
+    {"errors", "limits", "model", "schemas", "version"},
     {"storage"},
     {"formats", "policy"},
     {"sources"},
@@ -32,6 +32,7 @@ THIRD_PARTY = {
     "errors": set[str](),
     "limits": set[str](),
     "model": set[str](),
+    "schemas": set[str](),
     "version": set[str](),
     "storage": set[str](),
     "formats": {"cramjam", "google_crc32c", "ml_dtypes", "numpy"},

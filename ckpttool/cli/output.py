@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, TextIO
 from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Screen
 from ckpttool.cli.view import View
-from ckpttool.errors import CkpttoolError, NoSpaceError, StorageError
+from ckpttool.errors import CancelledError, CkpttoolError, NoSpaceError, StorageError
 
 if TYPE_CHECKING:
     from ckpttool.cli.progress import Progress
@@ -85,6 +85,16 @@ class Output:
         """Whether a person looks at stdout."""
         return _is_terminal(self._stdout)
 
+    @property
+    def encoding(self) -> str:
+        """The encoding of stdout; empty when it is closed."""
+        return "" if self._stdout is None else self._stdout.encoding
+
+    @property
+    def screen(self) -> Screen:
+        """What stdout can show."""
+        return self._screen(self._stdout)
+
     def show(self, view: View) -> int:
         """Print a result in the mode that was asked for; returns the exit code."""
         mode = self.mode
@@ -123,6 +133,28 @@ class Output:
         """Say on stderr what only ``-v`` asks for."""
         if self.settings.verbose and self.mode not in {"json", "ndjson"}:
             self._message(escape(text))
+
+    def confirm(self, question: str) -> None:
+        """Ask on the terminal before something that cannot be taken back.
+
+        Raises:
+            CancelledError: the answer is not yes; id ``no-terminal``: nobody can be asked
+                (no terminal, or ``--no-input``).
+        """
+        if self.settings.no_input or not (_is_terminal(sys.stdin) and _is_terminal(self._stderr)):
+            raise CancelledError(
+                f"this would have to be asked: {question}",
+                why="--no-input was given"
+                if self.settings.no_input
+                else "stdin or stderr is no terminal",
+                hint="add -y to answer yes beforehand",
+                id="no-terminal",
+            )
+        if self.stdout_is_terminal:
+            self.flush()
+        self._to_stderr(f"{escape(question)} [y/N] ")
+        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+            raise CancelledError("cancelled", why="the answer was not yes")
 
     def progress(self, label: str, unit: str = "bytes") -> Progress:
         """A context manager around long work; what it gives is called with (done, total).
@@ -178,17 +210,20 @@ class Output:
 
     def fail(self, error: CkpttoolError, traceback: str = "") -> None:
         """Say an error: what, why, what next and the id; with JSON one object."""
+        hint = error.hint or f"ckpttool explain {error.id}"
         if self.mode in {"json", "ndjson"}:
             from ckpttool.cli.jsontext import dumps
 
-            report = error.as_dict() | ({"traceback": traceback} if traceback else {})
+            report = error.as_dict() | {"hint": hint}
+            if traceback:
+                report["traceback"] = traceback
             self._message(dumps(report))
             return
         style = self._screen(self._stderr).style
         lines = [f"{style('error:', 'bold red')} {escape(error.what)}"]
         if error.why:
             lines.append(f"  why: {escape(error.why)}")
-        lines.append(f"  next: {escape(error.hint or f'ckpttool explain {error.id}')}")
+        lines.append(f"  next: {escape(hint)}")
         lines[-1] += "  " + style(f"[{error.id}]", "dim")
         if traceback:
             lines += ["", *map(escape, traceback.rstrip().split("\n"))]
@@ -197,7 +232,7 @@ class Output:
     # -- inside --------------------------------------------------------------------------
 
     def _show_human(self, view: View) -> None:
-        screen = self._screen(self._stdout)
+        screen = self.screen
         console = None
         for piece in view.human(screen):
             if isinstance(piece, str):

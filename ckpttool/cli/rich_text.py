@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import io
+import re
 
 from rich.console import Console
 
 from ckpttool.cli.screen import Screen
 
 __all__ = ["RichText"]
+
+
+#: rich fills the last column of a table up with spaces, which wrap in a narrow terminal.
+_PADDING = re.compile(r" +\n")
 
 
 class _Capture(io.StringIO):
@@ -42,4 +47,4 @@ class RichText:
         self._stream.seek(0)
         self._stream.truncate()
         self._console.print(item)
-        return self._stream.getvalue()
+        return _PADDING.sub("\n", self._stream.getvalue())
