@@ -124,6 +124,38 @@ class Directory(Protocol):
         """
         ...
 
+    def directory(self, name: str, *, create: bool = False) -> Directory:
+        """Open a directory inside this one, without following a link; or make it.
+
+        Raises:
+            NotFoundError: no such entry. UnsafeError: it is a link, or no directory.
+        """
+        ...
+
+    def remove(self, expected: FileStat) -> None:
+        """Remove a file, if it is still the one that was looked at.
+
+        Raises:
+            ChangedError: the name stands for another file now, or for none.
+        """
+        ...
+
+    def remove_directory(self, name: str) -> None:
+        """Remove an empty directory inside this one."""
+        ...
+
+    def move(self, expected: FileStat, destination: Directory, name: str) -> None:
+        """Move a file into another directory of the same storage, under a free name.
+
+        Raises:
+            ChangedError: as ``remove``. RefusedError: id ``exists``: the name is taken.
+        """
+        ...
+
+    def sync(self) -> None:
+        """Make removals and moves durable, so that later ones cannot survive alone."""
+        ...
+
     def close(self) -> None:
         """Release the directory; open files stay usable."""
         ...

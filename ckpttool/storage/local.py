@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import NoReturn, Self
 
 from ckpttool.errors import (
+    ChangedError,
     CkpttoolError,
     IncompleteError,
     NoSpaceError,
@@ -25,7 +26,7 @@ from ckpttool.errors import (
     StorageError,
     UnsafeError,
 )
-from ckpttool.storage.base import FileKind, FileStat
+from ckpttool.storage.base import Directory, FileKind, FileStat
 
 __all__ = [
     "TEMPORARY_SUFFIX",
@@ -316,6 +317,71 @@ class LocalDirectory:
         if not overwrite and self.stat(name) is not None:
             raise exists_error(self._join(name))
         return LocalNewFile(self, name, overwrite=overwrite)
+
+    def directory(self, name: str, *, create: bool = False) -> LocalDirectory:
+        self._check(name)
+        path = self._join(name)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            if create:
+                try:
+                    os.mkdir(name, dir_fd=self.descriptor)
+                except FileExistsError:
+                    pass  # what it is, the open below finds out
+            return LocalDirectory(path, os.open(name, flags, dir_fd=self.descriptor))
+        except OSError as error:
+            if error.errno in {errno.ELOOP, errno.ENOTDIR}:
+                found = self.stat(name)
+                if found is not None and found.kind != "directory":
+                    self._refuse(name, found.kind)
+            raise_os_error(error, f"cannot open the directory {path}")
+
+    def remove(self, expected: FileStat) -> None:
+        self._check_same(expected)
+        try:
+            os.unlink(expected.name, dir_fd=self.descriptor)
+        except OSError as error:
+            raise_os_error(error, f"cannot remove {self._join(expected.name)}")
+
+    def remove_directory(self, name: str) -> None:
+        self._check(name)
+        try:
+            os.rmdir(name, dir_fd=self.descriptor)
+        except OSError as error:
+            raise_os_error(error, f"cannot remove the directory {self._join(name)}")
+
+    def move(self, expected: FileStat, destination: Directory, name: str) -> None:
+        self._check(name)
+        self._check_same(expected)
+        if not isinstance(destination, LocalDirectory):
+            raise TypeError("files move between directories of one storage")
+        source, target = self.descriptor, destination.descriptor
+        try:
+            if destination.stat(name) is not None:
+                raise exists_error(os.path.join(destination.path, name))
+            os.rename(expected.name, name, src_dir_fd=source, dst_dir_fd=target)
+        except OSError as error:
+            raise_os_error(error, f"cannot move {self._join(expected.name)}")
+
+    def sync(self) -> None:
+        try:
+            _fsync(self.descriptor)
+        except OSError as error:
+            raise_os_error(error, f"cannot make the changes in {self._path} durable")
+
+    def _check_same(self, expected: FileStat) -> None:
+        """Whether a name still stands for the file that was looked at."""
+        now = self.stat(expected.name)
+        if now == expected:
+            return
+        path = self._join(expected.name)
+        raise ChangedError(
+            f"{path} is not the file that was looked at",
+            why="it has gone"
+            if now is None
+            else f"it was replaced or written to: {now.size} bytes now, {expected.size} before",
+            hint="run the command again",
+        )
 
     def close(self) -> None:
         if self.descriptor >= 0:
