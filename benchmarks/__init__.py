@@ -1,1 +1,1 @@
-"""Measures ckpttool against TensorFlow: `python -m benchmarks`."""
+"""Measures ckpttool against TensorFlow doing the same work: `python -m benchmarks`."""

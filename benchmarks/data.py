@@ -1,0 +1,126 @@
+"""Makes the checkpoints that are measured, once, in a cache folder.
+
+TensorFlow writes them (in a child process: `python -m benchmarks.data KIND DIRECTORY`),
+except that of a million variables, for which it would need 6 GB and minutes: that one is
+built from raw pieces by the tests' `handmade` module (TensorFlow's own was compared once:
+the same entries, 29,983,709 bytes of index instead of 29,988,369).
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.measure import ROOT
+
+if TYPE_CHECKING:
+    from tests.support.handmade import EntryFields
+
+__all__ = ["EMBEDDING", "GIGABYTE_TENSORS", "prepare"]
+
+EMBEDDING = "embedding/table"
+GIGABYTE_TENSORS = 116
+_PREFIX = "model.ckpt-1"
+
+
+def prepare(cache: Path, kind: str) -> str:
+    """The prefix of a checkpoint of this kind, written if it is not there yet.
+
+    ``names-N``: N small variables, name-based; ``objects-N``: N variables of an object
+    graph; ``gigabyte``: 116 variables of 1.007 GB, one of them an embedding of 512 MB.
+    """
+    folder = cache / kind
+    if not folder.is_dir():
+        print(f"making {kind} in {cache} …", file=sys.stderr, flush=True)
+        unfinished = cache / f"{kind}.unfinished"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        subprocess.run(
+            [sys.executable, "-m", "benchmarks.data", kind, str(unfinished)],
+            cwd=ROOT,
+            check=True,
+        )
+        unfinished.rename(folder)
+    return str(folder / _PREFIX)
+
+
+def _names(count: int) -> Iterator[str]:
+    """Names as a transformer with Adam slots has them."""
+    parts = ("query", "key", "value", "output", "inner", "outer", "norm_1", "norm_2")
+    ends = ("kernel", "bias", "kernel/Adam", "bias/Adam", "kernel/Adam_1", "bias/Adam_1")
+    for number in range(count):
+        layer, rest = divmod(number, len(parts) * len(ends))
+        part, end = divmod(rest, len(ends))
+        yield f"encoder/layer_{layer:05d}/{parts[part]}/{ends[end]}"
+
+
+def _write_names(prefix: str, count: int) -> None:
+    import numpy as np
+
+    from tests.support import tf_write
+
+    value = np.arange(8, dtype=np.float32)
+    tf_write.write_name_based(prefix, dict.fromkeys(_names(count), value))
+
+
+def _write_names_by_hand(folder: Path, count: int) -> None:
+    from tests.support import handmade
+
+    element = bytes(range(32))
+    crc = handmade.masked_crc(element)
+    entries: dict[bytes, EntryFields | bytes] = {
+        name.encode(): {"shape": (8,), "offset": 32 * number, "size": 32, "crc": crc}
+        for number, name in enumerate(_names(count))
+    }
+    handmade.write_bundle(folder, _PREFIX, entries, [element * count])
+
+
+def _write_objects(prefix: str, count: int) -> None:
+    import tensorflow as tf
+
+    class Layer(tf.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            for name in ("kernel", "bias", "momentum", "velocity"):
+                setattr(self, name, tf.Variable([0.0] * 8, name=name))
+
+    blocks = [{f"layer_{n}": Layer() for n in range(10)} for _ in range(count // 40)]
+    tf.train.Checkpoint(blocks=blocks).write(prefix)
+
+
+def _write_gigabyte(prefix: str) -> None:
+    import numpy as np
+
+    from tests.support import tf_write
+
+    generator = np.random.default_rng(1)
+    variables: dict[str, Any] = {
+        EMBEDDING: generator.random((131072, 1024), dtype=np.float32),
+        "vocabulary": [f"word {number}".encode() for number in range(100_000)],
+    }
+    for number in range(14):
+        variables[f"block_{number}/kernel"] = generator.random((4096, 2048), dtype=np.float32)
+    for number in range(GIGABYTE_TENSORS - len(variables)):
+        variables[f"small_{number:03d}"] = generator.random(1000, dtype=np.float32)
+    tf_write.write_name_based(prefix, variables)
+
+
+def _main(kind: str, folder: Path) -> None:
+    prefix = str(folder / _PREFIX)
+    what, _, count = kind.partition("-")
+    if what == "gigabyte":
+        _write_gigabyte(prefix)
+    elif what == "objects":
+        _write_objects(prefix, int(count))
+    elif int(count) <= 100_000:
+        _write_names(prefix, int(count))
+    else:
+        _write_names_by_hand(folder, int(count))
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,176 @@
+"""The rows of the table: which work, by which two commands, with which target."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from benchmarks.data import EMBEDDING, GIGABYTE_TENSORS, prepare
+from benchmarks.measure import ROOT, Comparison, Failed, compare, run
+
+__all__ = ["WORKS", "Result", "Work"]
+
+MB = 10**6
+
+#: As the console script does, for the tree that this file lies in.
+CKPTTOOL = [sys.executable, "-c", "from ckpttool.cli.main import run; run()"]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A finished row; ``misses`` says which targets were not reached."""
+
+    work: str
+    comparison: Comparison
+    target: str
+    reached: str
+    misses: tuple[str, ...]
+
+
+class Work(Protocol):
+    """One row: a name to ask for it by, and the measurement."""
+
+    @property
+    def name(self) -> str: ...
+
+    def measure(self, cache: Path, pairs: int) -> Result:
+        """Make what is needed, run both sides in turn, hold the figures to the target."""
+        ...
+
+
+def _theirs(script: str, *args: str) -> list[str]:
+    return [sys.executable, str(ROOT / "benchmarks" / "tensorflow_side" / script), *args]
+
+
+def _judge(comparison: Comparison, times: float, memory_mb: float | None) -> tuple[str, list[str]]:
+    """The target in words, and what of it was missed."""
+    target, misses = f"≥ {times:g}×", []
+    if comparison.times < times:
+        misses.append(f"{comparison.times:.1f}× is below {times:g}×")
+    if memory_mb is not None:
+        target += f", ≤ {memory_mb:g} MB"
+        if comparison.rss > memory_mb * MB:
+            misses.append(f"{comparison.rss / MB:.0f} MB is over {memory_mb:g} MB")
+    return target, misses
+
+
+def _expect_lines(variables: int) -> Callable[[str, str], None]:
+    """Both listings have a line for each variable (ours may have one more: the graph)."""
+
+    def check(ours: str, theirs: str) -> None:
+        for who, path in (("ckpttool", ours), ("TensorFlow", theirs)):
+            lines = Path(path).read_bytes().count(b"\n")
+            if not variables <= lines <= variables + 3:
+                raise Failed(f"{who} listed {lines} lines of {variables} variables")
+
+    return check
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """Names, dtypes and shapes of many variables, piped."""
+
+    name: str
+    data: str
+    variables: int
+    times: float
+    memory_mb: float | None = None
+
+    def measure(self, cache: Path, pairs: int) -> Result:
+        prefix = prepare(cache, self.data)
+        comparison = compare(
+            [*CKPTTOOL, "list", prefix],
+            _theirs("list_variables.py", prefix),
+            pairs,
+            _expect_lines(self.variables),
+        )
+        target, misses = _judge(comparison, self.times, self.memory_mb)
+        style = "object-based" if self.data.startswith("objects") else "name-based"
+        work = f"`list`, {self.variables:,} variables, {style}"
+        return Result(work, comparison, target, f"{comparison.times:.1f}×", tuple(misses))
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """Start-up: nothing but the help, against nothing but click."""
+
+    name: str = "help"
+    most: float = 1.5
+
+    def measure(self, cache: Path, pairs: int) -> Result:
+        del cache
+        ours, theirs = [*CKPTTOOL, "--help"], [sys.executable, "-c", "import click"]
+        comparison = compare(ours, theirs, 3 * pairs)  # each run is a few hundredths
+        longer = 1 / comparison.times
+        misses = [f"{longer:.2f}× is over {self.most}×"] if longer > self.most else []
+        work = "`--help`, against `python -c 'import click'`"
+        return Result(work, comparison, f"≤ {self.most}×", f"{longer:.2f}×", tuple(misses))
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRows:
+    """Ten rows of a 512 MB embedding into a .npy file."""
+
+    name: str = "load"
+    rows: int = 10
+    times: float = 35
+    memory_mb: float = 30
+
+    def measure(self, cache: Path, pairs: int) -> Result:
+        prefix = prepare(cache, "gigabyte")
+        ours, theirs = str(cache / "ours.npy"), str(cache / "theirs.npy")
+        what = f"{EMBEDDING}[0:{self.rows}]"
+
+        def check(*outputs: str) -> None:
+            del outputs
+            if Path(ours).read_bytes() != Path(theirs).read_bytes():
+                raise Failed(f"{ours} and {theirs} differ")
+
+        comparison = compare(
+            [*CKPTTOOL, "load", prefix, what, "-o", ours, "--overwrite"],
+            _theirs("load_rows.py", prefix, EMBEDDING, str(self.rows), theirs),
+            pairs,
+            check,
+        )
+        target, misses = _judge(comparison, self.times, self.memory_mb)
+        work = f"`load` rows 0..{self.rows} of a 512 MB embedding to .npy"
+        return Result(work, comparison, target, f"{comparison.times:.1f}×", tuple(misses))
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """Every checksum of a gigabyte in the page cache."""
+
+    name: str = "verify"
+    times: float = 12
+    memory_mb: float = 60
+    gigabytes_per_second: float = 4
+
+    def measure(self, cache: Path, pairs: int) -> Result:
+        prefix, tiny = prepare(cache, "gigabyte"), prepare(cache, "names-10")
+        nbytes = sum(path.stat().st_size for path in Path(prefix).parent.iterdir())
+        comparison = compare([*CKPTTOOL, "verify", prefix], _theirs("read_all.py", prefix), pairs)
+        start_up = min(run([*CKPTTOOL, "verify", tiny]).cpu for _ in range(pairs))
+        rate = nbytes / (comparison.cpu - start_up) / 1e9
+        target, misses = _judge(comparison, self.times, self.memory_mb)
+        if rate < self.gigabytes_per_second:
+            misses.append(f"{rate:.1f} GB/s is below {self.gigabytes_per_second:g} GB/s")
+        work = f"`verify`, {nbytes / 1e9:.3f} GB in {GIGABYTE_TENSORS} variables, warm"
+        target += f", ≥ {self.gigabytes_per_second:g} GB/s past start-up"
+        reached = f"{comparison.times:.1f}×, {rate:.1f} GB/s"
+        return Result(work, comparison, target, reached, tuple(misses))
+
+
+WORKS: tuple[Work, ...] = (
+    Help(),
+    List("list-10", "names-10", 10, times=40),
+    List("list-1k", "names-1000", 1_000, times=40),
+    List("list-100k", "names-100000", 100_000, times=25, memory_mb=50),
+    List("list-100k-objects", "objects-100000", 100_000, times=7),
+    List("list-1m", "names-1000000", 1_000_000, times=12, memory_mb=110),
+    LoadRows(),
+    Verify(),
+)
