@@ -1,5 +1,7 @@
 """Storage: where files lie. One interface (`base`), one implementation so far (`local`)."""
 
+from __future__ import annotations
+
 from ckpttool.storage.base import Directory, FileStat, NewFile, ReadableFile
 from ckpttool.storage.local import open_directory, stat_path
 
