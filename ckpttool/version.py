@@ -1,6 +1,6 @@
 """The version: a literal, because asking the installed metadata costs 35 ms.
 
-``pyproject.toml`` says the same; a test compares them.
+``pyproject.toml`` takes it from here.
 """
 
 from __future__ import annotations
