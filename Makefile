@@ -50,4 +50,4 @@ bench: install-test
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) build dist ckpttool.egg-info benchmarks/.cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) dist benchmarks/.cache .mypy_cache .pytest_cache .ruff_cache
