@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ckpttool import errors
+from ckpttool.ops.explain import EXIT_CODES
 from ckpttool.version import __version__
 from tests.support.command import ROOT
 
@@ -139,3 +141,19 @@ def test_an_explanation_has_a_title_and_some_text(path: Path) -> None:
     assert title.startswith("# ")
     assert len(text.split()) >= 20
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", path.stem)
+
+
+# Documents ---------------------------------------------------------------------------
+
+
+def test_the_page_of_exit_codes_has_every_code() -> None:
+    page = (ROOT / "docs" / "exit-codes.md").read_text("utf-8")
+    listed = [int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)]
+    assert listed == sorted(EXIT_CODES)
+
+
+def test_every_error_class_has_an_exit_code_that_means_something() -> None:
+    classes = [errors.CkpttoolError]
+    for kind in classes:
+        classes.extend(kind.__subclasses__())
+        assert kind.exit_code in EXIT_CODES, kind
