@@ -1,0 +1,203 @@
+"""Which readable name, object path and kind each key of a checkpoint has.
+
+In a name-based checkpoint the key is the name. In an object-based one the object graph
+gives each key an object path (``model/layers/0/kernel``) and often the variable's own name
+(``dense/kernel``); the readable name is that own name where it is unique and says
+something, else the path. Names depend on nothing but the graph.
+
+Pure: works on a parsed graph and on keys, and reads no file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal
+
+from ckpttool.formats.object_graph import OBJECT_GRAPH_KEY, VARIABLE_VALUE, ObjectGraph
+from ckpttool.model import Kind
+from ckpttool.sources.graph_walk import WalkedGraph, walk_graph
+from ckpttool.sources.kinds import kind_of_name
+
+__all__ = [
+    "GraphNames",
+    "Label",
+    "NameStyle",
+    "kind_of_name",
+    "label_of_key",
+    "label_of_name",
+    "path_of_key",
+    "readable_path",
+]
+
+#: What `--names` shows: the readable name, the literal key, or the object path.
+NameStyle = Literal["full", "key", "path"]
+
+#: A variable's readable name and its kind.
+Label = tuple[str, Kind]
+
+_ATTRIBUTES = "/.ATTRIBUTES/"
+_VALUE = _ATTRIBUTES + VARIABLE_VALUE
+_SLOT = "/.OPTIMIZER_SLOT/"
+
+#: Names that TensorFlow gives to what was not named, and the two of a Keras mean.
+_MEANINGLESS = re.compile(
+    r"(?:Variable|ShardedVariable|SyncOnReadVariable|StateVar|total|count)(?:_\d+)?"
+)
+#: Their openings, which are quicker to look for.
+_MEANINGLESS_OPENINGS = ("Variable", "ShardedV", "SyncOnRe", "StateVar", "total", "count")
+
+_ESCAPE = re.compile(r"\.[.S]")
+
+
+def label_of_name(key: str) -> Label:
+    """The label of a key of a name-based checkpoint: the key itself, and its kind."""
+    return key, kind_of_name(key)
+
+
+def label_of_key(key: str) -> Label:
+    """The best label of an object-based key that no object graph explains.
+
+    The name is the path that the key spells, and the kind a guess from its components.
+    """
+    if key == OBJECT_GRAPH_KEY:
+        return key, "object_graph"
+    if not key.endswith(_VALUE):
+        return key, "other" if _ATTRIBUTES in key else kind_of_name(key)
+    path = path_of_key(key)
+    components = path.split("/")
+    last = components[-1]
+    if "_model_variables_moving_average" in components:
+        return path, "ema"
+    if "_trainable_variables" in components:
+        return path, "model"
+    if _SLOT in path:
+        return path, "ema" if last == "average" else "optimizer"
+    if any(name.endswith("optimizer") for name in components[:-1]):
+        return path, "step" if last in {"iter", "_iterations"} else "optimizer"
+    return path, "other" if "metrics" in components else kind_of_name(path)
+
+
+def path_of_key(key: str) -> str:
+    """The object path that a key spells: ``a/b/.ATTRIBUTES/VARIABLE_VALUE`` → ``a/b``.
+
+    Any other key is its own path: one of a table's keys or of an iterator's state names an
+    attribute too, and a name-based one spells no path.
+    """
+    return key.removesuffix(_VALUE) or key
+
+
+def readable_path(path: str) -> str:
+    """A path with its names as they were given: ``..`` in it is a dot, and ``.S`` a slash.
+
+    There is no way back: a slash in a name then looks like one between two names.
+    """
+    if "." not in path:
+        return path
+    return _ESCAPE.sub(lambda found: "/" if found[0] == ".S" else ".", path)
+
+
+class GraphNames:
+    """Names, paths and kinds of the keys of one object-based checkpoint.
+
+    Names are unique among the keys that the graph knows, and so are paths. A key that it
+    does not know (the graph's own, a table's keys) goes by what the key itself says.
+    """
+
+    __slots__ = ("_full_names", "_index", "_keys", "_kinds", "_names", "_paths")
+
+    def __init__(self, graph: ObjectGraph) -> None:
+        walked = walk_graph(graph)
+        self._index = dict(zip(graph.keys, range(len(graph.keys)), strict=True))
+        self._full_names = graph.full_names
+        self._paths = _readable_paths(_escaped_paths(graph, walked), graph.keys)
+        self._names = _names(graph, self._paths)
+        self._kinds = _kinds(graph, walked)
+        self._keys: dict[str, str] = {}
+
+    def label(self, key: str) -> Label:
+        """The readable name and the kind of a key."""
+        number = self._index.get(key)
+        if number is None:
+            return label_of_key(key)
+        return self._names[number], self._kinds[number]
+
+    def path(self, key: str) -> str:
+        """The object path of a key, as readable as it can be and stay unambiguous."""
+        number = self._index.get(key)
+        return path_of_key(key) if number is None else self._paths[number]
+
+    def full_name(self, key: str) -> str:
+        """What the program that wrote a variable called it; empty where it is not known."""
+        number = self._index.get(key)
+        return "" if number is None else self._full_names[number]
+
+    def key_of(self, text: str) -> str | None:
+        """The key whose readable name, or else whose object path, is ``text``; or None."""
+        if not self._keys:
+            for texts in (self._paths, self._names):
+                self._keys.update((texts[number], key) for key, number in self._index.items())
+        return self._keys.get(text)
+
+
+def _escaped_paths(graph: ObjectGraph, walked: WalkedGraph) -> list[str]:
+    """The path to each saved tensor; what is no variable, or cannot be reached, by its key."""
+    paths = walked.paths
+    return [
+        (paths[node] if attribute == VARIABLE_VALUE else None) or path_of_key(key)
+        for node, attribute, key in zip(graph.owners, graph.attributes, graph.keys, strict=True)
+    ]
+
+
+def _readable_paths(escaped: list[str], keys: Sequence[str]) -> list[str]:
+    """The paths, unescaped where no two become the same by it; all different."""
+    if any("." in path for path in escaped):
+        readable = [readable_path(path) for path in escaped]
+        times = Counter(readable)
+        readable = [
+            path if times[path] == 1 else exact
+            for path, exact in zip(readable, escaped, strict=True)
+        ]
+        if len(set(readable)) == len(readable):
+            return readable
+    # Two tensors of one path: no TensorFlow writes that, but a file may say so.
+    return escaped if len(set(escaped)) == len(escaped) else list(keys)
+
+
+def _names(graph: ObjectGraph, paths: list[str]) -> list[str]:
+    """The readable name of each saved tensor; as different as the paths are."""
+    times = Counter(graph.full_names)
+    taken = frozenset(paths)
+    names: list[str] = []
+    for full_name, path in zip(graph.full_names, paths, strict=True):
+        if (
+            not full_name
+            or times[full_name] > 1
+            or (full_name in taken and full_name != path)
+            or (
+                full_name.startswith(_MEANINGLESS_OPENINGS) and _MEANINGLESS.fullmatch(full_name)
+            )
+        ):
+            names.append(path)
+        else:
+            names.append(full_name)
+    return names
+
+
+def _kinds(graph: ObjectGraph, walked: WalkedGraph) -> list[Kind]:
+    """The kind of each saved tensor.
+
+    What only the model leads to may still say by its own name that it is something else:
+    a ``global_step``, an average that ``tf.train.ExponentialMovingAverage`` made.
+    """
+    kinds: list[Kind] = []
+    columns = zip(graph.owners, graph.attributes, graph.full_names, strict=True)
+    for node, attribute, full_name in columns:
+        kind = walked.kinds[node]
+        if attribute != VARIABLE_VALUE:
+            kind = "other"
+        elif kind == "model" and full_name:
+            kind = kind_of_name(full_name)
+        kinds.append(kind)
+    return kinds
