@@ -14,10 +14,10 @@ from itertools import accumulate, combinations
 
 from ckpttool.errors import CorruptError, IncompleteError, LimitError
 from ckpttool.model import numel
-from ckpttool.sources.gather import WINDOW_BYTES, bands, fill
+from ckpttool.sources.gather import WINDOW_BYTES, bands, fill, windows
 from ckpttool.sources.selection import Axis, Selection, strides
 
-__all__ = ["Box", "Located", "check_boxes", "locate", "pieces", "require_cover"]
+__all__ = ["Box", "Located", "check_boxes", "locate", "pieces", "reads", "require_cover"]
 
 #: ``read(part, offset, size)``: bytes of part number ``part``, from its own start.
 ReadPart = Callable[[int, int, int], bytes]
@@ -242,3 +242,15 @@ def pieces(
         else:
             if result is not None:
                 yield bytes(result)
+
+
+def reads(
+    selection: Selection, itemsize: int, boxes: Sequence[Box]
+) -> Iterator[tuple[int, int, int]]:
+    """The reads that `pieces` does: number of the part, offset in it, size."""
+    parts = _Parts(boxes)
+    for band in bands(selection, max(1, WINDOW_BYTES // itemsize)):
+        for found in parts.located(band):
+            targets = [0] * len(band.axes)
+            for window in windows(found.selection, targets, 0, itemsize):
+                yield found.part, window.start * itemsize, window.size * itemsize

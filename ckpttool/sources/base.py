@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self
 
 from ckpttool.model import Shard, Variable
 from ckpttool.sources.selection import Selection
+from ckpttool.storage.base import ReadableFile
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Extent", "Source", "SourceKind", "Style"]
+__all__ = ["Extent", "Read", "Source", "SourceKind", "Style"]
 
 #: What `inspect` calls a source; the words are part of the JSON contract.
 SourceKind = Literal["tf-v2", "savedmodel"]
@@ -27,12 +28,23 @@ Style = Literal["object", "name"]
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """A contiguous byte range of a file that holds a whole variable."""
+    """A contiguous byte range of a file that holds a whole variable.
+
+    The file stays the source's: map it or copy from it before anything else is read.
+    """
+
+    file: ReadableFile
+    offset: int
+    nbytes: int
+    little_endian: bool
+
+
+class Read(NamedTuple):
+    """One read that `Source.chunks` or `Source.strings` does."""
 
     path: str
     offset: int
     nbytes: int
-    little_endian: bool
 
 
 class Source(Protocol):
@@ -61,8 +73,12 @@ class Source(Protocol):
         """What a person should be told about how the address was understood."""
         ...
 
-    def variables(self) -> Iterator[Variable]:
+    def variables(self, *, named: bool = True) -> Iterator[Variable]:
         """Every variable in key order, streamed where the format allows it.
+
+        Args:
+            named: find out names and kinds, which may need the object graph; else the
+                name is the key and the kind is ``other``.
 
         Raises:
             CorruptError, IncompleteError, LimitError: possibly after some were given.
@@ -71,6 +87,8 @@ class Source(Protocol):
 
     def find(self, name: str) -> Variable:
         """The variable with this name, key or object path.
+
+        A key wins over a name, and a name over a path.
 
         Raises:
             NotFoundError: id ``variable-not-found``; the hint names the nearest ones.
@@ -81,27 +99,49 @@ class Source(Protocol):
         """The data files; never more than lie on the disk and the entries refer to."""
         ...
 
-    def chunks(self, variable: Variable, selection: Selection) -> Iterator[bytes]:
+    def chunks(
+        self, variable: Variable, selection: Selection, *, check: bool = True
+    ) -> Iterator[bytes]:
         """The selected elements, in pieces of whole elements of at most some MiB.
 
-        Only for dtypes of fixed size; reads only the bytes it needs.
+        Only for dtypes of fixed size; reads only the bytes it needs (and short gaps).
+
+        Args:
+            variable: as this source gave it.
+            selection: of the variable's shape.
+            check: compare checksums where the bytes that one covers are read anyway.
 
         Raises:
             UnsupportedError: an unknown dtype, or one without a fixed size.
             CorruptError, IncompleteError: naming the shard and the variable.
+            ChangedError: another program changed the files; opening anew may help.
         """
         ...
 
-    def strings(self, variable: Variable) -> list[bytes]:
-        """All elements of a string variable, in C order."""
+    def strings(
+        self, variable: Variable, selection: Selection, *, check: bool = True
+    ) -> list[bytes]:
+        """The selected elements of a string variable, in C order; raises as ``chunks``."""
+        ...
+
+    def reads(self, variable: Variable, selection: Selection) -> Iterator[Read]:
+        """The reads that getting these elements takes, without doing them.
+
+        Raises:
+            UnsupportedError, CorruptError, IncompleteError: what can be told beforehand.
+        """
         ...
 
     def extent(self, variable: Variable) -> Extent | None:
-        """Where the whole variable lies, for memory maps; None when it is in pieces."""
+        """Where the whole variable lies, for memory maps; None when it is in pieces.
+
+        Raises:
+            IncompleteError: the file is missing or too short.
+        """
         ...
 
-    def read(self, variable: Variable, selection: Selection) -> np.ndarray:
-        """The selected elements as an array; imports numpy."""
+    def read(self, variable: Variable, selection: Selection, *, check: bool = True) -> np.ndarray:
+        """The selected elements as an array; imports numpy; raises as ``chunks``."""
         ...
 
     def close(self) -> None: ...

@@ -1,0 +1,147 @@
+"""The data files of one V2 checkpoint: opened when needed, few at a time, read by range.
+
+Turns what goes wrong in a file into an error that names the variable, the shard and the
+offset. Knows file names and ranges, nothing of what the bytes mean.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from ckpttool.errors import CkpttoolError, IncompleteError, NotFoundError
+from ckpttool.sources.filenames import shard_name, split_part
+from ckpttool.storage.base import Directory, FileStat, ReadableFile
+
+__all__ = ["ShardFiles", "about"]
+
+#: Open data files; the one that was used longest ago is closed for the next.
+_OPEN_AT_MOST = 32
+#: A Git-LFS pointer is shorter than this.
+_POINTER_BYTES = 1024
+
+
+class ShardFiles:
+    """The data files ``PREFIX.data-00000-of-NNNNN`` in a directory.
+
+    Args:
+        directory: where they lie; it stays the caller's.
+        prefix: the checkpoint's name in it.
+        count: how many there are, as the header of the index says.
+    """
+
+    def __init__(self, directory: Directory, prefix: str, count: int) -> None:
+        self._directory = directory
+        self._prefix = prefix
+        self._count = count
+        self._open: OrderedDict[int, ReadableFile] = OrderedDict()
+
+    def path(self, shard: int) -> str:
+        """The path of a data file, whether it exists or not."""
+        name = shard_name(self._prefix, shard, self._count)
+        folder = self._directory.path
+        return name if folder in {"", "."} else f"{folder.rstrip('/')}/{name}"
+
+    def on_disk(self) -> dict[int, FileStat]:
+        """The data files that exist, by number; one pass over the directory."""
+        found = {}
+        for entry in self._directory.scan():
+            part = split_part(entry.name)
+            if part and (part.prefix, part.kind, part.shards) == (
+                self._prefix,
+                "shard",
+                self._count,
+            ):
+                found[part.shard] = entry
+        return found
+
+    def open(self, shard: int, name: str) -> ReadableFile:
+        """A data file, open until some others have been opened after it.
+
+        Args:
+            shard: its number.
+            name: the variable that is read, for messages.
+
+        Raises:
+            IncompleteError: id ``shard-missing``.
+            CkpttoolError: as ``Directory.open``.
+        """
+        file = self._open.get(shard)
+        if file is not None:
+            self._open.move_to_end(shard)
+            return file
+        try:
+            file = self._directory.open(shard_name(self._prefix, shard, self._count))
+        except NotFoundError as error:
+            raise IncompleteError(
+                f"the values of {name} cannot be read",
+                why=f"they lie in shard {shard} of {self._count}, and there is no "
+                f"{self.path(shard)}",
+                hint="copy the missing file beside the others; ckpttool list works without it",
+                id="shard-missing",
+            ) from error
+        except CkpttoolError as error:
+            raise about(error, name) from error
+        if len(self._open) >= _OPEN_AT_MOST:
+            self._open.popitem(last=False)[1].close()
+        self._open[shard] = file
+        return file
+
+    def read(self, shard: int, offset: int, size: int, name: str) -> bytes:
+        """Exactly ``size`` bytes of a data file.
+
+        Raises:
+            IncompleteError: id ``shard-missing`` or ``shard-short``.
+            ForeignFormatError: id ``git-lfs-pointer``.
+            CkpttoolError: as the storage says, with the variable's name.
+        """
+        file = self._open.get(shard) or self.open(shard, name)
+        self.require(file, shard, offset, size, name)
+        try:
+            return file.pread(offset, size)
+        except IncompleteError as error:
+            raise self._short(file, shard, offset, size, name, why=error.why) from error
+        except CkpttoolError as error:
+            raise about(error, name) from error
+
+    def require(self, file: ReadableFile, shard: int, offset: int, size: int, name: str) -> None:
+        """Check that a range lies inside an open data file; raises as ``read``."""
+        if offset + size <= file.stat.size:
+            return
+        if file.stat.size < _POINTER_BYTES:
+            from ckpttool.formats.sniff import sniff_file
+
+            sniffed = sniff_file(file)
+            if sniffed.kind == "git-lfs":
+                raise sniffed.error(file.path)
+        raise self._short(file, shard, offset, size, name)
+
+    def _short(
+        self, file: ReadableFile, shard: int, offset: int, size: int, name: str, *, why: str = ""
+    ) -> IncompleteError:
+        return IncompleteError(
+            f"the values of {name} cannot be read: its shard is cut off",
+            why=f"shard {shard} ({file.path}): "
+            + (
+                why
+                or f"{size} bytes are wanted at offset {offset}, "
+                f"and the file has {file.stat.size} bytes"
+            ),
+            hint="copy the file again from where it is whole; ckpttool verify shows what is lost",
+            id="shard-short",
+        )
+
+    def changed(self) -> bool:
+        """Whether any open data file was changed or replaced since it was opened."""
+        return any(file.changed() for file in self._open.values())
+
+    def close(self) -> None:
+        """Close what is open; the next read opens it anew."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+
+def about(error: CkpttoolError, name: str) -> CkpttoolError:
+    """The same error, saying which variable it concerns."""
+    why = f"{error.what}: {error.why}" if error.why else error.what
+    what = f"the values of {name} cannot be read"
+    return type(error)(what, why=why, hint=error.hint, id=error.id)

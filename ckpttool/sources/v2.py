@@ -1,0 +1,327 @@
+"""A V2 checkpoint as a source: what is in it, under which name, in which shard.
+
+Streams its variables out of the index, and puts the entries of a partitioned variable
+together into one. The values are read by ``v2_values.py``, names and kinds come from
+``naming.py``, and only when they are asked for. A SavedModel's variables are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, NoReturn, Self
+
+from ckpttool.errors import CkpttoolError, LimitError, NotFoundError
+from ckpttool.formats.bundle import BundleIndex, Entry, SliceSpec
+from ckpttool.formats.dtypes import BY_NUMBER, dtype_name
+from ckpttool.formats.object_graph import OBJECT_GRAPH_KEY, parse_object_graph
+from ckpttool.limits import Limits
+from ckpttool.model import Shard, Variable, VariableSlice
+from ckpttool.sources.base import Extent, Read, SourceKind, Style
+from ckpttool.sources.filenames import index_name
+from ckpttool.sources.naming import GraphNames, Label, label_of_key, label_of_name
+from ckpttool.sources.selection import Selection
+from ckpttool.sources.shard_files import ShardFiles
+from ckpttool.sources.v2_values import BundleValues
+from ckpttool.storage.base import Directory
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["BundleSource"]
+
+#: A key → its readable name and its kind.
+Labeller = Callable[[str], Label]
+
+_DTYPES = {number: dtype.name for number, dtype in BY_NUMBER.items()}
+_GRAPH_KEY = OBJECT_GRAPH_KEY.encode()
+
+
+class BundleSource:
+    """An open V2 checkpoint; not to be used by several threads at once.
+
+    Args:
+        directory: where its files lie; the source closes it.
+        prefix: its name there.
+        address: as a person gave it.
+        location: the prefix with its directory, for messages.
+        kind: what `inspect` calls it.
+        notes: how the address was understood.
+        limits: bounds on what its files may claim.
+
+    Raises:
+        NotFoundError: there is no index.
+        CorruptError, LimitError, UnsupportedError: as ``BundleIndex``.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        prefix: str,
+        *,
+        address: str,
+        location: str,
+        kind: SourceKind,
+        notes: Sequence[str],
+        limits: Limits,
+    ) -> None:
+        self.address = address
+        self.location = location
+        self.kind: SourceKind = kind
+        self.notes: list[str] = list(notes)
+        self._directory = directory
+        self._limits = limits
+        self._index_file = directory.open(index_name(prefix))
+        try:
+            self.index = BundleIndex(self._index_file, limits)
+        except CkpttoolError:
+            self._index_file.close()
+            raise
+        header = self.index.header
+        self._files = ShardFiles(directory, prefix, header.num_shards)
+        self._values = BundleValues(
+            self._files,
+            big_endian=header.big_endian,
+            limits=limits,
+            location=location,
+            index_changed=self._index_file.changed,
+        )
+        self._graph_entry = self.index.get(_GRAPH_KEY)
+        self._names: GraphNames | None = None
+        self._label: Labeller | None = None
+        self._slices: dict[bytes, Entry] | None = None
+        #: How many bytes of each shard the entries need, and how many variables there
+        #: are; known after one whole walk.
+        self._walked: tuple[dict[int, int], int] | None = None
+
+    @property
+    def style(self) -> Style:
+        return "name" if self._graph_entry is None else "object"
+
+    @property
+    def names(self) -> GraphNames | None:
+        """The names of an object-based checkpoint; parses the object graph.
+
+        None for a name-based one, and (with a note) where the graph cannot be read.
+        """
+        if self._graph_entry is not None and self._label is None:
+            self._label = label_of_key
+            try:
+                self._names = GraphNames(parse_object_graph(self._read_graph(), self._limits))
+                self._label = self._names.label
+            except CkpttoolError as error:
+                self.notes.append(f"names and kinds are guessed from the keys: {error}")
+        return self._names
+
+    # Variables ------------------------------------------------------------------------
+
+    def variables(self, *, named: bool = True) -> Iterator[Variable]:
+        label = self._labeller() if named else _unlabelled
+        parts = self._slice_entries()
+        expected: dict[int, int] = {}
+        count = 0
+        for block in self.index.blocks():
+            count += len(block)
+            for entry in block:
+                key, number, shape, shard, offset, size, crc32c, slices, _ = entry
+                if slices:
+                    yield self._partitioned(entry, label, parts.get)
+                    continue
+                if offset + size > expected.get(shard, -1):
+                    expected[shard] = offset + size
+                if key in parts:
+                    count -= 1
+                    continue
+                text = key.decode("utf-8", "surrogateescape")
+                name, kind = label(text)
+                dtype = _DTYPES.get(number) or dtype_name(number)
+                yield Variable(name, text, dtype, shape, size, shard, offset, kind, None, crc32c)
+        self._walked = expected, count
+
+    def find(self, name: str) -> Variable:
+        key = name.encode("utf-8", "surrogateescape")
+        entry = self.index.get(key)
+        if entry is None or (key[:1] == b"\0" and key in self._slice_entries()):
+            entry = self._named_entry(name) or self._not_found(name)
+        if entry.slices:
+            return self._partitioned(entry, self._labeller(), self.index.get)
+        return self._whole(entry, self._labeller())
+
+    def shards(self) -> list[Shard]:
+        expected, _ = self._walk()
+        on_disk = self._files.on_disk()
+        return [
+            Shard(
+                self._files.path(shard),
+                on_disk[shard].size if shard in on_disk else None,
+                expected.get(shard, 0),
+                shard in on_disk,
+            )
+            for shard in sorted(on_disk.keys() | expected.keys())
+        ]
+
+    def _walk(self) -> tuple[dict[int, int], int]:
+        """The bytes that each shard needs, and the number of variables."""
+        if self._walked is None:
+            for _ in self.variables(named=False):
+                pass
+        assert self._walked is not None, "a whole walk sets it"
+        return self._walked
+
+    def _whole(self, entry: Entry, label: Labeller) -> Variable:
+        key = entry.key.decode("utf-8", "surrogateescape")
+        name, kind = label(key)
+        return Variable(
+            name,
+            key,
+            dtype_name(entry.dtype),
+            entry.shape,
+            entry.size,
+            entry.shard,
+            entry.offset,
+            kind,
+            None,
+            entry.crc32c,
+        )
+
+    def _partitioned(
+        self, entry: Entry, label: Labeller, part: Callable[[bytes], Entry | None]
+    ) -> Variable:
+        """The logical variable that an entry with slices stands for."""
+        slices = tuple(_slice(entry, spec, part(spec.key(entry.key))) for spec in entry.slices)
+        shards = {piece.shard for piece in slices if piece.shard is not None}
+        key = entry.key.decode("utf-8", "surrogateescape")
+        name, kind = label(key)
+        return Variable(
+            name,
+            key,
+            dtype_name(entry.dtype),
+            entry.shape,
+            sum(piece.nbytes or 0 for piece in slices),
+            shards.pop() if len(shards) == 1 else None,
+            None,
+            kind,
+            slices,
+        )
+
+    def _slice_entries(self) -> dict[bytes, Entry]:
+        """The entries of slices, by key; a first walk where there may be any.
+
+        Their keys begin with a zero byte, so they lie before all others; but so may a
+        variable's own name, and only the owners (anywhere in the index) tell.
+        """
+        if self._slices is None:
+            self._slices = {}
+            blocks = self.index.blocks()
+            first = next((block[0].key for block in blocks if block), b"")
+            if first[:1] == b"\0":
+                candidates: dict[bytes, Entry] = {}
+                owned: set[bytes] = set()
+                for entry in self.index.entries():
+                    if entry.slices:
+                        owned.update(spec.key(entry.key) for spec in entry.slices)
+                    elif entry.key[:1] == b"\0":
+                        candidates[entry.key] = entry
+                self._slices = {key: candidates[key] for key in owned & candidates.keys()}
+        return self._slices
+
+    # Names ----------------------------------------------------------------------------
+
+    def _labeller(self) -> Labeller:
+        """What gives a key its name and kind."""
+        if self._graph_entry is None:
+            return label_of_name
+        _ = self.names  # sets the labeller
+        return self._label or label_of_key
+
+    def _read_graph(self) -> bytes:
+        assert self._graph_entry is not None
+        variable = self._whole(self._graph_entry, _unlabelled)
+        if variable.nbytes > self._limits.object_graph_bytes:
+            raise LimitError(
+                "the object graph is over a limit",
+                why=f"it has {variable.nbytes} bytes, over {self._limits.object_graph_bytes}",
+                hint="if the file is trusted, raise object_graph_bytes in CKPTTOOL_LIMITS",
+                id="limit-object-graph-bytes",
+            )
+        selection = Selection.whole(variable.shape or ())
+        return b"".join(self._values.strings(variable, selection, check=True))
+
+    def _named_entry(self, name: str) -> Entry | None:
+        """The entry of a readable name or an object path."""
+        key = self.names.key_of(name) if self.names else None
+        return None if key is None else self.index.get(key.encode("utf-8", "surrogateescape"))
+
+    def _not_found(self, name: str) -> NoReturn:
+        from shlex import quote
+
+        from ckpttool.sources.nearest import nearest
+
+        known = {word for found in self.variables() for word in (found.name, found.key)}
+        near = nearest(name, known)
+        raise NotFoundError(
+            f"there is no variable {name} in {self.location}",
+            why=f"none of its {self._walk()[1]} variables has this name, key or path",
+            hint=f"did you mean: {', '.join(near)}"
+            if near
+            else f"ckpttool list {quote(self.address)}",
+            id="variable-not-found",
+        )
+
+    # Values ---------------------------------------------------------------------------
+
+    def chunks(
+        self, variable: Variable, selection: Selection, *, check: bool = True
+    ) -> Iterator[bytes]:
+        return self._values.chunks(variable, selection, check=check)
+
+    def strings(
+        self, variable: Variable, selection: Selection, *, check: bool = True
+    ) -> list[bytes]:
+        return self._values.strings(variable, selection, check=check)
+
+    def reads(self, variable: Variable, selection: Selection) -> Iterator[Read]:
+        return self._values.reads(variable, selection)
+
+    def extent(self, variable: Variable) -> Extent | None:
+        return self._values.extent(variable)
+
+    def read(self, variable: Variable, selection: Selection, *, check: bool = True) -> np.ndarray:
+        from ckpttool.sources.arrays import array_of_pieces, array_of_strings
+
+        if variable.dtype == "string":
+            strings = self.strings(variable, selection, check=check)
+            return array_of_strings(strings, selection.result_shape)
+        pieces = self.chunks(variable, selection, check=check)
+        return array_of_pieces(pieces, variable.dtype, selection.result_shape)
+
+    def close(self) -> None:
+        self._files.close()
+        self._index_file.close()
+        self._directory.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _unlabelled(key: str) -> Label:
+    """The key as its own name, of no kind: for walks that need neither."""
+    return key, "other"
+
+
+def _slice(owner: Entry, spec: SliceSpec, entry: Entry | None) -> VariableSlice:
+    """One slice of a partitioned variable; a misfit is shown as it is spelled."""
+    extent = spec.extent(owner.shape) if owner.shape is not None else None
+    if entry is None:
+        return VariableSlice(spec.start, extent or spec.length, None, None, None)
+    return VariableSlice(
+        spec.start, extent or spec.length, entry.shard, entry.offset, entry.size, entry.crc32c
+    )
