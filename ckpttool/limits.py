@@ -46,6 +46,8 @@ class Limits:
     string_elements: int = 50_000_000
     #: The `checkpoint` state file.
     state_bytes: int = 16 * 2**20
+    #: Values (paths, timestamps) of a state file.
+    state_values: int = 250_000
     #: Entries of one directory.
     directory_entries: int = 10_000_000
 

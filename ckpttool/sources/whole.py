@@ -1,0 +1,162 @@
+"""Whether a checkpoint is whole, without reading data; and the newest whole one of a run.
+
+Whole: the index can be read from end to end, every data file that an entry refers to is
+there, and each is at least as long as its last entry needs. Checksums of data are the
+affair of ``verify``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ckpttool.errors import CkpttoolError
+from ckpttool.formats.bundle import BundleIndex
+from ckpttool.formats.sniff import sniff_file
+from ckpttool.limits import Limits
+from ckpttool.sources.filenames import index_name, shard_name
+from ckpttool.sources.run import Run
+from ckpttool.sources.state_paths import Located
+from ckpttool.storage import Directory, ReadableFile, open_directory
+
+__all__ = ["Candidate", "Flaw", "bytes_needed", "flaws", "newest_first", "newest_whole"]
+
+#: Flaws that are listed of one checkpoint; a header may claim a hundred thousand shards.
+_MAX_FLAWS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """Why a checkpoint is not whole: the file, and a phrase that follows its name."""
+
+    name: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A checkpoint that may be the newest whole one.
+
+    ``directory`` is None where it lies in the run directory itself.
+    """
+
+    prefix: str
+    directory: str | None = None
+
+
+def bytes_needed(index: BundleIndex) -> dict[int, int]:
+    """Shard → bytes that it needs to have; only shards that hold something.
+
+    Raises:
+        CorruptError, LimitError: the index cannot be read to its end.
+    """
+    needed: dict[int, int] = {}
+    for block in index.blocks():
+        for entry in block:
+            if not entry.slices:  # a partitioned variable lies where its slices lie
+                end = entry.offset + entry.size
+                if end > needed.get(entry.shard, -1):
+                    needed[entry.shard] = end
+    return needed
+
+
+def flaws(directory: Directory, prefix: str, limits: Limits) -> tuple[Flaw, ...]:
+    """What keeps a checkpoint from being whole, at most some; empty when it is whole."""
+    name = index_name(prefix)
+    try:
+        file = directory.open(name)
+    except CkpttoolError as error:
+        return (Flaw(name, _reason(error)),)
+    try:
+        index = BundleIndex(file, limits)
+        needed = bytes_needed(index)
+    except CkpttoolError as error:
+        return (Flaw(name, _what_else(file) or _reason(error)),)
+    finally:
+        file.close()
+    found: list[Flaw] = []
+    for shard, size in sorted(needed.items()):
+        name = shard_name(prefix, shard, index.header.num_shards)
+        if why := _shard_flaw(directory, name, size):
+            found.append(Flaw(name, why))
+            if len(found) == _MAX_FLAWS:
+                break
+    return tuple(found)
+
+
+def newest_first(run: Run) -> Iterator[Candidate]:
+    """The V2 checkpoints that a run knows of, the newest first, each once.
+
+    First what the state file calls latest, then its list from the end (it is in the order
+    of saving), then what it does not list, by number and time.
+    """
+    seen: set[Candidate] = set()
+    named = [run.latest] if run.latest else []
+    for item in (*named, *reversed(run.listed)):
+        found = item.found
+        if isinstance(found, Located) and found.version == "v2":
+            candidate = Candidate(found.prefix, None if found.own else found.directory)
+            if candidate not in seen:
+                seen.add(candidate)
+                yield candidate
+    for checkpoint in reversed(run.checkpoints):
+        candidate = Candidate(checkpoint.prefix)
+        if candidate not in seen:
+            yield candidate
+
+
+def newest_whole(
+    run: Run, directory: Directory, limits: Limits
+) -> tuple[Candidate | None, list[tuple[Candidate, Flaw]]]:
+    """The newest whole checkpoint of a run, and the newer ones with their first flaw."""
+    passed: list[tuple[Candidate, Flaw]] = []
+    for candidate in newest_first(run):
+        if candidate.directory is None:
+            found = flaws(directory, candidate.prefix, limits)
+        else:
+            with open_directory(candidate.directory) as other:
+                found = flaws(other, candidate.prefix, limits)
+        if not found:
+            return candidate, passed
+        passed.append((candidate, found[0]))
+    return None, passed
+
+
+def _shard_flaw(directory: Directory, name: str, needed: int) -> str:
+    try:
+        stat = directory.stat(name)
+    except CkpttoolError as error:
+        return _reason(error)
+    if stat is None:
+        return "is missing"
+    if stat.kind != "file":
+        return "is a symbolic link" if stat.kind == "link" else "is not a regular file"
+    if stat.size >= needed:
+        return ""
+    try:
+        file = directory.open(name)
+        try:
+            other = _what_else(file)
+        finally:
+            file.close()
+    except CkpttoolError as error:
+        return _reason(error)
+    return other or f"has {stat.size} bytes of at least {needed}"
+
+
+def _what_else(file: ReadableFile) -> str:
+    """What a file is where it is positively something else; else empty."""
+    try:
+        sniffed = sniff_file(file)
+    except CkpttoolError:
+        return ""
+    if sniffed.ours or not sniffed.named:
+        return ""
+    return f"is {sniffed.description}"
+
+
+def _reason(error: CkpttoolError) -> str:
+    return f"cannot be used: {error.why or error.what}"
