@@ -167,14 +167,23 @@ def read_state_file(
         return StateFile(name, path, None, error)
 
 
-def read_run(directory: Directory, limits: Limits, state_name: str = STATE_FILE) -> Run:
+def read_run(
+    directory: Directory,
+    limits: Limits,
+    state_name: str = STATE_FILE,
+    *,
+    others: list[FileStat] | None = None,
+) -> Run:
     """Look at a run directory, in time linear in its entries.
+
+    ``others`` is given every entry that is neither part of a V2 checkpoint nor a leftover
+    (the state file is among them), for callers that have to account for all.
 
     Raises:
         LimitError: more entries than ``limits.directory_entries``.
         StorageError, PermissionDeniedError: the directory cannot be listed.
     """
-    found = _Found()
+    found = _Found(others)
     for count, stat in enumerate(directory.scan(), 1):
         if count > limits.directory_entries:
             raise LimitError(
@@ -242,8 +251,9 @@ class _Files:
 class _Found:
     """Sorts directory entries into checkpoints and leftovers."""
 
-    def __init__(self) -> None:
+    def __init__(self, others: list[FileStat] | None) -> None:
         self.leftovers: list[Leftover] = []
+        self._others = others
         self._files: dict[str, _Files] = {}
         self._sharded_v1: dict[str, str] = {}
 
@@ -282,12 +292,16 @@ class _Found:
             if temporary and temporary.start():
                 why = "a save was interrupted before its parts were merged"
                 self._leave(stat, why, name[: temporary.start()])
+            elif self._others is not None:
+                self._others.append(stat)
             return
         for ending, why in _TEMPORARY_FILES:
             if temporary := ending.search(name):
                 part = split_part(name[: temporary.start()])
                 self._leave(stat, why, part.prefix if part else "")
                 return
+        if self._others is not None:
+            self._others.append(stat)
         if "-of-" in name and (prefix := is_sharded_v1(name)):
             self._sharded_v1[prefix] = min(name, self._sharded_v1.get(prefix, name))
 
