@@ -75,6 +75,15 @@ class NewFile(Protocol):
         """
         ...
 
+    def copy(self, source: ReadableFile, offset: int, size: int) -> None:
+        """Append ``size`` bytes of another file from ``offset``, as fast as can be.
+
+        Raises:
+            IncompleteError: id ``short-read``: the source ends before.
+            NoSpaceError, PermissionDeniedError, StorageError: as the system says.
+        """
+        ...
+
     def commit(self) -> None:
         """Make it durable and give it its name."""
         ...
@@ -101,6 +110,10 @@ class Directory(Protocol):
         """Every entry once, in no order, in one pass."""
         ...
 
+    def itself(self) -> FileStat:
+        """The directory's own identity and time."""
+        ...
+
     def stat(self, name: str) -> FileStat | None:
         """One entry, or None where there is none."""
         ...
@@ -115,12 +128,17 @@ class Directory(Protocol):
         """
         ...
 
-    def create(self, name: str, *, overwrite: bool = False) -> NewFile:
+    def create(
+        self, name: str, *, overwrite: bool = False, expected: FileStat | None = None
+    ) -> NewFile:
         """Start a file that appears as ``name`` when it is committed.
+
+        With ``expected``, it takes the place of that very file or of none.
 
         Raises:
             RefusedError: id ``exists``: the name is taken and ``overwrite`` is false
                 (also when it is taken only at commit).
+            ChangedError: at commit: the name stands for another file than ``expected``.
         """
         ...
 
@@ -150,6 +168,10 @@ class Directory(Protocol):
         Raises:
             ChangedError: as ``remove``. RefusedError: id ``exists``: the name is taken.
         """
+        ...
+
+    def free_bytes(self) -> int:
+        """Bytes that may still be written to its file system."""
         ...
 
     def sync(self) -> None:

@@ -26,9 +26,11 @@ from ckpttool.errors import (
     StorageError,
     UnsafeError,
 )
-from ckpttool.storage.base import Directory, FileKind, FileStat
+from ckpttool.storage.base import Directory, FileKind, FileStat, ReadableFile
+from ckpttool.storage.copying import copy_range
 
 __all__ = [
+    "OWN_PREFIX",
     "TEMPORARY_SUFFIX",
     "LocalDirectory",
     "LocalFile",
@@ -39,6 +41,8 @@ __all__ = [
 ]
 
 TEMPORARY_SUFFIX = ".ckpttool-tmp"
+#: Files of our own beside a person's: journals, and files that have no name yet.
+OWN_PREFIX = ".ckpttool-"
 
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -154,14 +158,21 @@ class LocalFile:
 class LocalNewFile:
     """A file under a temporary name in its own directory, until it is committed."""
 
-    def __init__(self, directory: LocalDirectory, name: str, *, overwrite: bool) -> None:
+    def __init__(
+        self, directory: LocalDirectory, name: str, *, overwrite: bool, expected: FileStat | None
+    ) -> None:
         self._directory = directory
         self._name = name
         self._overwrite = overwrite
+        self._expected = expected
         # A long name with our suffix could pass the 255 bytes that a file system allows.
-        self._temporary = f".{secrets.token_hex(8)}{TEMPORARY_SUFFIX}"
+        # A name of our own is written under a lock: what a killed process left of it is
+        # simply written over, and whoever cleans up finds it by its beginning.
+        own = name.startswith(OWN_PREFIX)
+        self._temporary = f"{name}~" if own else f".{secrets.token_hex(8)}{TEMPORARY_SUFFIX}"
         self._path = os.path.join(directory.path, name)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags |= os.O_TRUNC if own else os.O_EXCL
         try:
             self._fd = os.open(self._temporary, flags, 0o666, dir_fd=directory.descriptor)
         except OSError as error:
@@ -175,6 +186,12 @@ class LocalNewFile:
         except OSError as error:
             raise_os_error(error, f"cannot write {self._path}")
 
+    def copy(self, source: ReadableFile, offset: int, size: int) -> None:
+        try:
+            copy_range(source, offset, size, self._fd, self.write)
+        except OSError as error:
+            raise_os_error(error, f"cannot copy from {source.path} to {self._path}")
+
     def commit(self) -> None:
         where = self._directory.descriptor
         try:
@@ -182,6 +199,8 @@ class LocalNewFile:
             os.close(self._fd)
             self._fd = -1
             if self._overwrite:
+                if self._expected is not None:
+                    self._directory.check_same(self._expected)
                 os.replace(self._temporary, self._name, src_dir_fd=where, dst_dir_fd=where)
             else:
                 os.link(self._temporary, self._name, src_dir_fd=where, dst_dir_fd=where)
@@ -266,6 +285,12 @@ class LocalDirectory:
         except OSError as error:
             raise_os_error(error, f"cannot list {self._path}")
 
+    def itself(self) -> FileStat:
+        try:
+            return _stat_of(os.path.basename(self._path), os.fstat(self.descriptor))
+        except OSError as error:
+            raise_os_error(error, f"cannot look at {self._path}")
+
     def stat(self, name: str) -> FileStat | None:
         self._check(name)
         try:
@@ -312,11 +337,13 @@ class LocalDirectory:
             id="unsafe-file",
         )
 
-    def create(self, name: str, *, overwrite: bool = False) -> LocalNewFile:
+    def create(
+        self, name: str, *, overwrite: bool = False, expected: FileStat | None = None
+    ) -> LocalNewFile:
         self._check(name)
         if not overwrite and self.stat(name) is not None:
             raise exists_error(self._join(name))
-        return LocalNewFile(self, name, overwrite=overwrite)
+        return LocalNewFile(self, name, overwrite=overwrite, expected=expected)
 
     def directory(self, name: str, *, create: bool = False) -> LocalDirectory:
         self._check(name)
@@ -337,7 +364,7 @@ class LocalDirectory:
             raise_os_error(error, f"cannot open the directory {path}")
 
     def remove(self, expected: FileStat) -> None:
-        self._check_same(expected)
+        self.check_same(expected)
         try:
             os.unlink(expected.name, dir_fd=self.descriptor)
         except OSError as error:
@@ -352,7 +379,7 @@ class LocalDirectory:
 
     def move(self, expected: FileStat, destination: Directory, name: str) -> None:
         self._check(name)
-        self._check_same(expected)
+        self.check_same(expected)
         if not isinstance(destination, LocalDirectory):
             raise TypeError("files move between directories of one storage")
         source, target = self.descriptor, destination.descriptor
@@ -363,13 +390,20 @@ class LocalDirectory:
         except OSError as error:
             raise_os_error(error, f"cannot move {self._join(expected.name)}")
 
+    def free_bytes(self) -> int:
+        try:
+            system = os.fstatvfs(self.descriptor)
+        except OSError as error:
+            raise_os_error(error, f"cannot look at the file system of {self._path}")
+        return system.f_bavail * system.f_frsize
+
     def sync(self) -> None:
         try:
             _fsync(self.descriptor)
         except OSError as error:
             raise_os_error(error, f"cannot make the changes in {self._path} durable")
 
-    def _check_same(self, expected: FileStat) -> None:
+    def check_same(self, expected: FileStat) -> None:
         """Whether a name still stands for the file that was looked at."""
         now = self.stat(expected.name)
         if now == expected:

@@ -1,0 +1,195 @@
+"""Several files that appear together: whole under their names, or not at all.
+
+No file system renames many files at once, so the new files are first written beside the
+old ones under names of our own, then a journal says what is to be moved and removed, and
+then that is done. A process that dies before the journal stands has changed nothing; one
+that dies later has left a journal, and ``finish_interrupted`` does the rest. While that
+is outstanding the *last* file (a checkpoint's index) is absent, so that nothing half
+replaced ever looks whole.
+
+Order of the durable states: new files; journal; the old last file goes; the other old
+ones; new files get their names, the last one last; files of no more use go; the journal.
+The caller holds the directory's lock all the while.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from ckpttool.errors import CkpttoolError, CorruptError
+from ckpttool.storage.base import NewFile
+from ckpttool.storage.local import OWN_PREFIX, LocalDirectory, exists_error
+
+__all__ = ["COMMIT_JOURNAL", "NEW_PREFIX", "FileSet", "finish_interrupted"]
+
+COMMIT_JOURNAL = f"{OWN_PREFIX}commit"
+#: What every file is called before it has its name.
+NEW_PREFIX = f"{OWN_PREFIX}new-"
+_JOURNAL_BYTES = 64 * 2**20
+_SCHEMA = "ckpttool.commit/1"
+
+
+class FileSet:
+    """Files being written into a directory; leaving the block without commit drops them.
+
+    Args:
+        directory: where they go; locked by the caller.
+        overwrite: whether names that are taken are replaced.
+    """
+
+    def __init__(self, directory: LocalDirectory, *, overwrite: bool = False) -> None:
+        self._directory = directory
+        self._overwrite = overwrite
+        self._token = secrets.token_hex(6)
+        #: Final name → temporary name, in the order of creation.
+        self._files: dict[str, str] = {}
+
+    def create(self, name: str) -> NewFile:
+        """Start a file that will be called ``name``.
+
+        Its own ``commit`` makes its bytes durable, nothing more.
+
+        Raises:
+            RefusedError: id ``exists``: the name is taken and is not to be replaced.
+        """
+        if not self._overwrite and self._directory.stat(name) is not None:
+            raise exists_error(f"{self._directory.path}/{name}")
+        temporary = f"{NEW_PREFIX}{self._token}-{len(self._files)}"
+        self._files[name] = temporary
+        return self._directory.create(temporary)
+
+    def commit(self, last: str, remove: Sequence[str] = ()) -> None:
+        """Give every file its name, ``last`` at the end, then remove other files.
+
+        Args:
+            last: the name without which the others mean nothing.
+            remove: names in the directory of files that are of no more use.
+        """
+        order = [name for name in self._files if name != last] + [last]
+        taken = [name for name in order if self._directory.stat(name) is not None]
+        if taken and not self._overwrite:
+            raise exists_error(f"{self._directory.path}/{taken[0]}")
+        journal = {
+            "schema": _SCHEMA,
+            "move": [[self._files[name], name] for name in order],
+            "replace": taken,
+            "remove": [name for name in remove if name not in self._files],
+        }
+        with self._directory.create(COMMIT_JOURNAL) as file:
+            file.write(json.dumps(journal).encode())
+            file.commit()
+        self._files = {}
+        _carry_out(self._directory, journal)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for temporary in self._files.values():
+            found = self._directory.stat(temporary)
+            if found is not None:
+                self._directory.remove(found)
+        self._files = {}
+
+
+def finish_interrupted(directory: LocalDirectory, ours: Callable[[str], bool]) -> bool:
+    """Do what a killed commit left undone, and remove files that never were committed.
+
+    Args:
+        directory: locked by the caller, so that whoever left these is dead.
+        ours: whether a commit can concern a file of this name; a journal that names
+            another was not written by us.
+
+    Returns:
+        Whether a commit was finished.
+
+    Raises:
+        CorruptError: id ``commit-journal``: the journal is not one of ours.
+    """
+    journal = _read_journal(directory, ours)
+    if journal is not None:
+        _carry_out(directory, journal)
+    for found in list(directory.scan()):
+        if found.name.startswith(NEW_PREFIX) and found.kind == "file":
+            directory.remove(found)
+    return journal is not None
+
+
+def _carry_out(directory: LocalDirectory, journal: dict[str, Any]) -> None:
+    """The moves and removals of a journal; each is skipped where it is done already."""
+    last = journal["move"][-1][1]
+    waiting = []
+    for temporary, name in journal["move"]:
+        found = directory.stat(temporary)
+        if found is not None:
+            waiting.append((found, name))
+    for _, name in reversed(waiting):  # the last one's old file goes first
+        old = directory.stat(name)
+        if old is None:
+            continue
+        if name not in journal["replace"]:
+            raise exists_error(f"{directory.path}/{name}")  # it came after we had looked
+        directory.remove(old)
+        if name == last:
+            directory.sync()
+    for found, name in waiting:
+        if name == last:
+            directory.sync()  # the others have their names before the last one has
+        directory.move(found, directory, name)
+    directory.sync()
+    for name in journal["remove"]:
+        old = directory.stat(name)
+        if old is not None:
+            directory.remove(old)
+    done = directory.stat(COMMIT_JOURNAL)
+    if done is not None:
+        directory.remove(done)
+    directory.sync()
+
+
+def _read_journal(directory: LocalDirectory, ours: Callable[[str], bool]) -> dict[str, Any] | None:
+    if directory.stat(COMMIT_JOURNAL) is None:
+        return None
+    file = directory.open(COMMIT_JOURNAL)
+    try:
+        if file.stat.size > _JOURNAL_BYTES:
+            raise _not_ours(file.path, f"it has {file.stat.size} bytes")
+        data = file.pread(0, file.stat.size)
+        path = file.path
+    finally:
+        file.close()
+    try:
+        journal = json.loads(data)
+        moves, removals = journal["move"], journal["remove"]
+        replaced = [name for name in journal["replace"] if isinstance(name, str)]
+        for temporary, name in moves:
+            if not temporary.startswith(NEW_PREFIX) or "/" in temporary or not ours(name):
+                raise _not_ours(path, f"it would move {temporary!r} to {name!r}")
+        for name in removals:
+            if not ours(name):
+                raise _not_ours(path, f"it would remove {name!r}")
+        if journal["schema"] != _SCHEMA or not moves:
+            raise _not_ours(path, f"its schema is {journal['schema']!r}")
+    except CkpttoolError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise _not_ours(path, f"{type(error).__name__}: {error}") from None
+    return {"schema": _SCHEMA, "move": moves, "replace": replaced, "remove": removals}
+
+
+def _not_ours(path: str, why: str) -> CorruptError:
+    return CorruptError(
+        f"{path} is no journal of an interrupted write",
+        why=why,
+        hint="look at the file, and remove it if nothing is being written here",
+        id="commit-journal",
+    )

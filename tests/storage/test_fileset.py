@@ -1,0 +1,186 @@
+"""Files that appear together: killed at any durable state, a rerun ends as if nothing was."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from ckpttool.errors import CorruptError, NoSpaceError, RefusedError
+from ckpttool.storage import open_directory
+from ckpttool.storage.fileset import COMMIT_JOURNAL, NEW_PREFIX, FileSet, finish_interrupted
+from ckpttool.storage.local import LocalDirectory
+
+OLD = {"m.index": b"old index", "m.data-0": b"old data", "m.data-1": b"old stale"}
+NEW = {"m.data-0": b"new data", "m.index": b"new index"}
+STRANGER = {"other.index": b"not ours", "notes.txt": b"mine"}
+
+
+def ours(name: str) -> bool:
+    return name.startswith("m.")
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def lay(folder: Path, *contents: dict[str, bytes]) -> None:
+    for content in contents:
+        for name, data in content.items():
+            (folder / name).write_bytes(data)
+
+
+def replace_all(directory: LocalDirectory, *, overwrite: bool = True) -> None:
+    with FileSet(directory, overwrite=overwrite) as new:
+        for name, data in NEW.items():
+            with new.create(name) as file:
+                file.write(data)
+                file.commit()
+        new.commit("m.index", remove=["m.data-1"])
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nothing after it runs."""
+
+
+class Mortal(LocalDirectory):
+    """Dies before its n-th change of the disk; then no clean-up of the same process runs."""
+
+    def __init__(self, path: str, lives: int) -> None:
+        with open_directory(path) as other:
+            super().__init__(path, os.dup(other.descriptor))
+        self.lives = lives
+        self.dead = False
+
+    def _live(self) -> None:
+        self.lives -= 1
+        if self.lives < 0 or self.dead:
+            self.dead = True
+            raise Killed
+
+    def create(self, name, **options):
+        self._live()
+        return super().create(name, **options)
+
+    def remove(self, expected):
+        self._live()
+        super().remove(expected)
+
+    def move(self, expected, destination, name):
+        self._live()
+        super().move(expected, destination, name)
+
+    def sync(self):
+        self._live()
+        super().sync()
+
+
+def test_new_files_take_the_place_of_old_ones(tmp_path):
+    lay(tmp_path, OLD, STRANGER)
+    with open_directory(str(tmp_path)) as directory:
+        replace_all(directory)
+    assert files(tmp_path) == NEW | STRANGER
+
+
+def test_a_taken_name_is_refused_and_nothing_changes(tmp_path):
+    lay(tmp_path, {"m.data-0": b"theirs"})
+    with open_directory(str(tmp_path)) as directory, pytest.raises(RefusedError):
+        replace_all(directory, overwrite=False)
+    assert files(tmp_path) == {"m.data-0": b"theirs"}
+
+
+def test_a_name_taken_while_writing_is_refused_at_commit(tmp_path):
+    with (
+        open_directory(str(tmp_path)) as directory,
+        pytest.raises(RefusedError),
+        FileSet(directory) as new,
+    ):
+        with new.create("m.index") as file:
+            file.write(b"mine")
+            file.commit()
+        lay(tmp_path, {"m.index": b"theirs"})
+        new.commit("m.index")
+    assert files(tmp_path) == {"m.index": b"theirs"}
+
+
+def test_leaving_without_commit_drops_what_was_written(tmp_path):
+    with (
+        open_directory(str(tmp_path)) as directory,
+        pytest.raises(NoSpaceError),
+        FileSet(directory) as new,
+    ):
+        with new.create("m.data-0") as file:
+            file.write(b"half")
+            file.commit()
+        with new.create("m.index") as file:
+            raise NoSpaceError("no space")
+    assert files(tmp_path) == {}
+
+
+def test_killed_at_any_moment_a_rerun_ends_whole(tmp_path):
+    """For every n: die before the n-th change; look; recover; run again; look."""
+    outcomes = set()
+    for lives in range(200):
+        folder = tmp_path / str(lives)
+        folder.mkdir()
+        lay(folder, OLD, STRANGER)
+        mortal = Mortal(str(folder), lives)
+        try:
+            replace_all(mortal)
+            survived = True
+        except Killed:
+            survived = False
+        mortal.close()
+        left = files(folder)
+        assert left.items() >= STRANGER.items()
+        if "m.index" in left:  # what looks whole is whole
+            whole = NEW if left["m.index"] == NEW["m.index"] else OLD
+            assert left.items() >= whole.items(), lives
+        with open_directory(str(folder)) as directory:
+            finished = finish_interrupted(directory, ours)
+            outcomes.add((survived, finished))
+            expected = NEW if finished or survived or "m.data-1" not in left else OLD
+            assert files(folder) == expected | STRANGER, lives
+            replace_all(directory)
+        assert files(folder) == NEW | STRANGER, lives
+        if survived:
+            break
+    assert survived, "the loop has to reach the end"
+    assert outcomes == {(False, False), (False, True), (True, False)}
+
+
+@pytest.mark.parametrize(
+    "journal",
+    [
+        b"",
+        b"not json",
+        b"[]",
+        b'{"schema": "ckpttool.commit/1"}',
+        b"[" * 100_000,
+        {"move": [[f"{NEW_PREFIX}1", "notes.txt"]], "remove": [], "replace": []},
+        {"move": [["notes.txt", "m.index"]], "remove": [], "replace": []},
+        {"move": [[f"{NEW_PREFIX}/../x", "m.index"]], "remove": [], "replace": []},
+        {"move": [[f"{NEW_PREFIX}1", "m.index"]], "remove": ["notes.txt"], "replace": []},
+        {"move": [], "remove": ["m.index"], "replace": []},
+        {"move": [[1, "m.index"]], "remove": [], "replace": []},
+    ],
+)
+def test_a_journal_that_is_not_ours_moves_nothing(tmp_path, journal):
+    lay(tmp_path, OLD, STRANGER, {f"{NEW_PREFIX}1": b"new"})
+    if isinstance(journal, dict):
+        journal = json.dumps({"schema": "ckpttool.commit/1", **journal}).encode()
+    (tmp_path / COMMIT_JOURNAL).write_bytes(journal)
+    before = files(tmp_path)
+    with open_directory(str(tmp_path)) as directory, pytest.raises(CorruptError) as caught:
+        finish_interrupted(directory, ours)
+    assert caught.value.id == "commit-journal"
+    assert files(tmp_path) == before
+
+
+def test_what_a_killed_writer_left_half_written_is_removed(tmp_path):
+    lay(tmp_path, OLD, {f"{NEW_PREFIX}abc-0": b"x", f"{NEW_PREFIX}abc-1~": b"y"})
+    with open_directory(str(tmp_path)) as directory:
+        assert not finish_interrupted(directory, ours)
+    assert files(tmp_path) == OLD
