@@ -1,0 +1,43 @@
+"""``ckpttool verify``."""
+
+from __future__ import annotations
+
+import click
+
+from ckpttool.cli import options
+from ckpttool.cli.output import Output
+from ckpttool.cli.views.verify import VerifyView
+from ckpttool.limits import default_limits
+from ckpttool.ops.verify import verify_all
+
+__all__ = ["command"]
+
+
+@options.command(
+    "verify",
+    epilog="Exit codes: 0 healthy, 1 damaged, 3 not all could be checked. "
+    "Examples: ckpttool verify run/; ckpttool verify --quick run/@1000 run/@2000",
+)
+@options.sources
+@click.option("--quick", is_flag=True, help="Structure only: do not read the variables' bytes.")
+@options.jobs
+@options.progress
+@options.output(ndjson=True)
+def command(out: Output, sources: tuple[str, ...], quick: bool, jobs: int | None) -> int:
+    """Check structure and every checksum.
+
+    The index, the data files beside it, partitioned variables, the object graph, and (but
+    with --quick) every byte of every variable against its checksum. Nothing is changed.
+    """
+    with out.progress("verify") as report:
+        results = verify_all(
+            sources,
+            level="quick" if quick else "deep",
+            jobs=jobs,
+            limits=default_limits(),
+            progress=report,
+        )
+    for result in results:
+        for note in result.notes:
+            out.note(note)
+    return out.show(VerifyView(results))

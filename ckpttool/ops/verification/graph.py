@@ -1,0 +1,133 @@
+"""The object graph of an object-based checkpoint: can it be read, and do its keys exist.
+
+Reads the one string that holds it, in every level: it is the index of the objects.
+"""
+
+from __future__ import annotations
+
+from ckpttool.errors import CkpttoolError, LimitError
+from ckpttool.formats.bundle import Entry
+from ckpttool.formats.dtypes import STRING, dtype_name
+from ckpttool.formats.object_graph import parse_object_graph
+from ckpttool.formats.tensor_bytes import read_strings
+from ckpttool.limits import Limits
+from ckpttool.ops.verification.contents import GRAPH_KEY, Contents, name_of
+from ckpttool.ops.verification.report import Report
+from ckpttool.ops.verification.shards import DataFile
+from ckpttool.storage import Directory
+
+__all__ = ["check_graph"]
+
+_NAMES_SHOWN = 3
+
+
+def check_graph(
+    contents: Contents,
+    files: list[DataFile],
+    directory: Directory,
+    limits: Limits,
+    report: Report,
+) -> None:
+    """Check the object graph where there is one, and where its bytes can be read.
+
+    What is wrong with its bytes alone (a file cut short, a checksum) is left to those who
+    check the bytes of every variable.
+
+    Raises:
+        LimitError: the graph is over a limit.
+    """
+    entry = contents.graph
+    if entry is None:
+        return
+    name = name_of(GRAPH_KEY)
+    if entry.dtype != STRING or entry.shape != ():
+        shape = "of unknown shape" if entry.shape is None else list(entry.shape)
+        report.add(
+            "object-graph-malformed",
+            "error",
+            name,
+            f"it should be one string, and is {dtype_name(entry.dtype)} {shape}",
+        )
+        return
+    data = _read(entry, contents, files, directory, limits)
+    if data is None:
+        report.skip(name, "the keys of the object graph: its bytes are damaged or not here")
+        return
+    try:
+        graph = parse_object_graph(data, limits)
+    except LimitError:
+        raise
+    except CkpttoolError as error:
+        report.add_error(error, name)
+        return
+    keys = {key.encode("utf-8", "surrogateescape") for key in graph.keys}
+    del graph
+    _compare(keys, contents, report)
+
+
+def _read(
+    entry: Entry,
+    contents: Contents,
+    files: list[DataFile],
+    directory: Directory,
+    limits: Limits,
+) -> bytes | None:
+    """The graph's bytes, or None where they are damaged or not here."""
+    if entry.size > limits.object_graph_bytes:
+        raise LimitError(
+            "the object graph is over a limit",
+            why=f"it has {entry.size} bytes, and the limit is {limits.object_graph_bytes}",
+            hint="if the file is trusted, raise object_graph_bytes in CKPTTOOL_LIMITS",
+            id="limit-object-graph-bytes",
+        )
+    for data_file in files:
+        if data_file.extents is contents.shards.get(entry.shard):
+            break
+    else:
+        return None
+    if entry.offset + entry.size > data_file.length:
+        return None
+    try:
+        file = directory.open(data_file.name)
+    except CkpttoolError:
+        return None
+    try:
+        strings, checksum = read_strings(
+            file, entry.offset, entry.size, 1, big_endian=contents.big_endian, limits=limits
+        )
+    except CkpttoolError:
+        return None
+    finally:
+        file.close()
+    return strings[0] if checksum == entry.crc32c else None
+
+
+def _compare(keys: set[bytes], contents: Contents, report: Report) -> None:
+    """The keys that the graph speaks of against those of the index."""
+    unknown = 0
+    examples: list[str] = []
+    missing = set(keys)
+    for entry in contents.again():
+        key = entry.key
+        if key in keys:
+            missing.discard(key)
+        elif key != GRAPH_KEY and (key not in contents.parts or contents.parts[key].owner is None):
+            unknown += 1
+            if len(examples) < _NAMES_SHOWN:
+                examples.append(name_of(key))
+    if contents.whole:  # else a missing entry may be in the block that is lost
+        for key in sorted(missing):
+            report.add(
+                "object-graph-key-missing",
+                "error",
+                name_of(key),
+                "the object graph refers to it, and the index has no such entry",
+            )
+    if unknown:
+        more = f" and {unknown - len(examples)} more" if unknown > len(examples) else ""
+        report.add(
+            "object-graph-key-unknown",
+            "note",
+            name_of(GRAPH_KEY),
+            f"{unknown} variables belong to none of its objects: {', '.join(examples)}{more}",
+        )

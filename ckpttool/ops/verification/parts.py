@@ -1,0 +1,112 @@
+"""Partitioned variables: do their parts lie inside them, apart, and cover them.
+
+Compares the entry of a variable with the entries of its parts; opens no data file.
+"""
+
+from __future__ import annotations
+
+from ckpttool.errors import CkpttoolError, CorruptError
+from ckpttool.formats.bundle import Entry, SliceSpec
+from ckpttool.formats.dtypes import dtype_name
+from ckpttool.formats.ordered_code import decode_slice_key
+from ckpttool.model import numel
+from ckpttool.ops.verification.contents import Contents, Part, name_of
+from ckpttool.ops.verification.report import Report
+from ckpttool.sources.assemble import Box, check_boxes
+
+__all__ = ["check_parts"]
+
+
+def check_parts(contents: Contents, report: Report) -> set[bytes]:
+    """Check every partitioned variable; names the owner in each of its `Part`s.
+
+    Returns:
+        The keys of those that are not completely stored.
+    """
+    incomplete = set()
+    for owner in contents.owners:
+        if not _check_owner(owner, contents, report):
+            incomplete.add(owner.key)
+    if contents.whole:  # else the owner may be in the block that is lost
+        for key, part in contents.parts.items():
+            if part.owner is None:
+                _check_orphan(key, report)
+    return incomplete
+
+
+def _check_owner(owner: Entry, contents: Contents, report: Report) -> bool:
+    name = name_of(owner.key)
+    shape = owner.shape
+    if shape is None:
+        report.add("shape-unknown", "error", name, "it is partitioned and its shape is unknown")
+        return False
+    complete = True
+    boxes = []
+    for spec in owner.slices:
+        extent = spec.extent(shape)
+        if extent is None:
+            report.add(
+                "slice-shape",
+                "error",
+                name,
+                f"its part {_spelled(spec)} does not fit its shape {list(shape)}",
+            )
+            complete = False
+            continue
+        box = Box(spec.start, extent)
+        boxes.append(box)
+        part = contents.parts.get(spec.key(owner.key))
+        if part is None:
+            complete = False
+            if contents.whole:  # else the entry is in the block that is lost
+                report.add(
+                    "slice-missing", "error", name, f"the index has no entry for its part {box}"
+                )
+            continue
+        part.owner = owner.key
+        _compare(name, owner, box, part, report)
+    try:
+        check_boxes(name, shape, boxes)
+    except CkpttoolError as error:
+        if isinstance(error, CorruptError):
+            report.add(error.id, "error", name, str(error))
+            return False
+        report.skip(name, error.why, 1)
+        return complete
+    covered, wanted = sum(numel(box.extent) for box in boxes), numel(shape)
+    if covered != wanted and len(boxes) == len(owner.slices):
+        report.add(
+            "slice-gap",
+            "error",
+            name,
+            f"its {len(boxes)} parts hold {covered} of its {wanted} elements",
+        )
+        return False
+    return complete
+
+
+def _compare(name: str, owner: Entry, box: Box, part: Part, report: Report) -> None:
+    if (part.dtype, part.shape) != (owner.dtype, box.extent):
+        shape = "of unknown shape" if part.shape is None else list(part.shape)
+        report.add(
+            "slice-mismatch",
+            "error",
+            name,
+            f"its part {box} should be {dtype_name(owner.dtype)} {list(box.extent)}, "
+            f"and the part's entry is {dtype_name(part.dtype)} {shape}",
+        )
+
+
+def _check_orphan(key: bytes, report: Report) -> None:
+    try:
+        decode_slice_key(key)
+    except CorruptError:
+        return  # a variable whose name happens to begin with NUL
+    report.add(
+        "slice-orphan", "warning", name_of(key), "an entry holds this part, and no variable has it"
+    )
+
+
+def _spelled(spec: SliceSpec) -> str:
+    sides = zip(spec.start, spec.length, strict=True)
+    return "[" + ", ".join(f"{start}+{'all' if n < 0 else n}" for start, n in sides) + "]"
