@@ -2,7 +2,7 @@
 #
 #   make demo     install into .venv and look at a fixture
 #   make test     install into .venv with the test tools, then lint, types and tests
-#   make bench    measure against TensorFlow (docs/benchmarks.md)
+#   make bench    measure against TensorFlow
 #
 # Another interpreter: make test PYTHON=python3.12   Another place: make test VENV=/tmp/venv
 
