@@ -15,8 +15,10 @@ from ckpttool.ops.explain import EXIT_CODES
 from ckpttool.version import __version__
 from tests.support.command import ROOT
 
-#: The house rule is "near 400"; a module that grows past it is usually two.
+#: The house rule is "near 400"; a module that grows past it is usually two. A file of tests
+#: may be longer: they are read one at a time.
 MAX_LINES = 450
+MAX_LINES_OF_TESTS = 700
 
 #: Paths of one machine, and words of drafts: they do not belong in what others read.
 FORBIDDEN = re.compile(
@@ -45,12 +47,12 @@ def test_no_file_names_a_machine_or_leaves_a_draft() -> None:
 
 
 def test_modules_are_small() -> None:
-    sizes = {
-        str(path.relative_to(ROOT)): len(path.read_bytes().splitlines())
-        for path in tracked()
-        if path.suffix == ".py"
-    }
-    assert {name: lines for name, lines in sizes.items() if lines > MAX_LINES} == {}
+    too_long = {}
+    for path in tracked():
+        lines = len(path.read_bytes().splitlines()) if path.suffix == ".py" else 0
+        if lines > (MAX_LINES_OF_TESTS if ROOT / "tests" in path.parents else MAX_LINES):
+            too_long[str(path.relative_to(ROOT))] = lines
+    assert too_long == {}
 
 
 def test_every_module_says_what_it_is() -> None:
