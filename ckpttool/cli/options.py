@@ -25,6 +25,7 @@ __all__ = [
     "jobs",
     "names",
     "output",
+    "overwrite",
     "plain_output",
     "progress",
     "source",
@@ -123,6 +124,11 @@ def sources(function: _F) -> _F:
     )(function)
 
 
+def directory(function: _F) -> _F:
+    """The argument ``DIR``: a run directory or its state file, as ``directory``."""
+    return click.argument("directory", metavar="DIR", shell_complete=_addresses)(function)
+
+
 def names(function: _F) -> _F:
     """The arguments ``NAME…``: variables of SRC, maybe with slices, as the tuple ``names``."""
     return click.argument(
@@ -159,6 +165,20 @@ def jobs(function: _F) -> _F:
     """``-j/--jobs``: threads, as ``jobs`` (None: as many as pay)."""
     return click.option(
         "-j", "--jobs", type=click.IntRange(1, 256), help="Read with this many threads."
+    )(function)
+
+
+def overwrite(function: _F) -> _F:
+    """``--overwrite``: an existing destination may be replaced."""
+    return click.option("--overwrite", is_flag=True, help="Replace what is there already.")(
+        function
+    )
+
+
+def dry_run(function: _F) -> _F:
+    """``-n/--dry-run``: only the plan."""
+    return click.option(
+        "-n", "--dry-run", is_flag=True, help="Show what would be done, and do nothing."
     )(function)
 
 

@@ -46,7 +46,7 @@ class Sniffed:
 
     @property
     def hint(self) -> str:
-        """What to do about it; empty where there is nothing to say."""
+        """What to do about it, with FILE for its path; empty where there is nothing to say."""
         return KINDS[self.kind][1]
 
     @property
@@ -76,7 +76,8 @@ class Sniffed:
             f"{path} is {self.description}",
             why="it is not a TensorFlow checkpoint, which is an .index file and .data files "
             "with one prefix",
-            hint=self.hint or "give the prefix of a checkpoint, or the directory of a run",
+            hint=self.hint.replace("FILE", shlex.quote(path))
+            or "give the prefix of a checkpoint, or the directory of a run",
         )
 
 

@@ -14,7 +14,7 @@ from ckpttool.errors import CkpttoolError
 from ckpttool.formats.bundle import BundleIndex
 from ckpttool.formats.sniff import sniff_file
 from ckpttool.limits import Limits
-from ckpttool.sources.filenames import index_name, shard_name
+from ckpttool.sources.filenames import index_name, join, shard_name
 from ckpttool.sources.run import Run
 from ckpttool.sources.state_paths import Located
 from ckpttool.storage import Directory, ReadableFile, open_directory
@@ -45,6 +45,10 @@ class Candidate:
 
     prefix: str
     directory: str | None = None
+
+    def path(self, run: str) -> str:
+        """The prefix as a person would type it; ``run`` is the run directory's path."""
+        return join(run if self.directory is None else self.directory, self.prefix)
 
 
 def bytes_needed(index: BundleIndex) -> dict[int, int]:

@@ -1,0 +1,211 @@
+"""The errors of an address that leads to no checkpoint: what was looked for, what is there.
+
+Builds them only; which address means what is the affair of ``address.py``. Looking around
+is bounded: a few files are sniffed and a few directories looked into.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable
+from contextlib import closing
+from itertools import islice
+
+from ckpttool.errors import (
+    CkpttoolError,
+    ForeignFormatError,
+    IncompleteError,
+    NotFoundError,
+    UnsupportedError,
+)
+from ckpttool.formats.sniff import sniff_directory, sniff_file
+from ckpttool.limits import Limits
+from ckpttool.sources.filenames import (
+    STATE_FILE,
+    index_name,
+    is_sharded_v1,
+    join,
+    split_part,
+)
+from ckpttool.sources.nearest import nearest
+from ckpttool.storage import Directory, FileStat, stat_path
+
+__all__ = [
+    "index_missing",
+    "no_checkpoint",
+    "no_folder",
+    "no_prefix",
+    "v1_unsupported",
+]
+
+_LOOKED_AT = 50
+_NAMES = 2000
+
+
+def v1_unsupported(path: str) -> UnsupportedError:
+    """A V1 checkpoint was named."""
+    return UnsupportedError(
+        f"{path} is a V1 checkpoint",
+        why="it is one table of values, and V2 checkpoints are read here: an .index file "
+        "and .data files",
+        hint="TensorFlow still reads it: tf.train.load_checkpoint",
+        id="v1-checkpoint",
+    )
+
+
+def index_missing(path: str, present: Iterable[str]) -> IncompleteError:
+    """Files of a checkpoint are there and its index is not; ``present`` are some of them."""
+    return IncompleteError(
+        f"{path} has no index",
+        why=f"{index_name(os.path.basename(path))} is not there, only {_some(present)}",
+        hint="copy the .index file from where the checkpoint is whole; when a save was "
+        "interrupted there is none",
+        id="index-missing",
+    )
+
+
+def no_folder(address: str, folder: str) -> NotFoundError:
+    """The directory of an address is not there: says how far the path goes."""
+    missing = folder
+    while (parent := os.path.dirname(missing)) != missing and stat_path(parent or ".") is None:
+        missing = parent
+    there = stat_path(missing)
+    why = f"{missing} is no directory" if there else f"there is no directory {missing}"
+    parent = os.path.dirname(missing) or "."
+    hint = ""
+    try:
+        names = islice((entry.name for entry in os.scandir(parent) if entry.is_dir()), _NAMES)
+        near = nearest(os.path.basename(missing), names, n=1)
+        hint = f"did you mean {join(parent, near[0])}?" if near else ""
+    except OSError:
+        pass
+    return NotFoundError(f"no such checkpoint: {address}", why=why, hint=hint)
+
+
+def no_prefix(directory: Directory, base: str, address: str, limits: Limits) -> CkpttoolError:
+    """A name of a directory is no checkpoint: its parts, or the nearest names there."""
+    parts: list[str] = []
+    prefixes: set[str] = set()
+    sharded_v1: list[str] = []
+    looked_for = f"looked for {index_name(base)}, {base}.data-*-of-*, {base}.meta and {base}"
+    if split_part(base):
+        looked_for = f"looked for {base}"
+    try:
+        for stat in islice(directory.scan(), limits.directory_entries):
+            part = split_part(stat.name)
+            if part is not None:
+                if part.prefix == base:
+                    parts.append(stat.name)
+                elif part.kind == "index":
+                    prefixes.add(part.prefix)
+            elif is_sharded_v1(stat.name) == base:
+                sharded_v1.append(stat.name)
+    except CkpttoolError as error:
+        looked_for += f"; the directory cannot be listed: {error.why}"
+    if sharded_v1 and _kind(directory, min(sharded_v1)) == "tf-v1":
+        return v1_unsupported(address)
+    if parts:
+        return index_missing(address, parts)
+    there = directory.stat(base)
+    if there is not None and there.kind == "link":
+        return NotFoundError(
+            f"no such checkpoint: {address}",
+            why="it is a symbolic link that leads nowhere",
+            hint=f"ls -l {shlex.quote(address)}",
+        )
+    return NotFoundError(
+        f"no such checkpoint: {address}",
+        why=f"{looked_for} in {directory.path}",
+        hint=_instead(directory, base, prefixes),
+    )
+
+
+def _instead(directory: Directory, base: str, prefixes: set[str]) -> str:
+    part = split_part(base)
+    near = nearest(part.prefix if part else base, prefixes)
+    if near:
+        return f"did you mean {' or '.join(join(directory.path, name) for name in near)}?"
+    if prefixes:
+        return f"the checkpoints there are {_some(prefixes)}"
+    return f"there is no checkpoint in {directory.path}"
+
+
+def no_checkpoint(directory: Directory, address: str) -> CkpttoolError:
+    """A directory holds no checkpoint: what it is, or what is in it instead."""
+    entries = sorted(islice(directory.scan(), _NAMES), key=lambda entry: entry.name)
+    whole = sniff_directory({entry.name for entry in entries})
+    if whole is not None:
+        return whole.error(address)
+    files = [entry for entry in entries if entry.kind == "file" and entry.name != STATE_FILE]
+    for stat in files[:_LOOKED_AT]:
+        error = _holds_foreign(directory, stat, address)
+        if error is not None:
+            return error
+    below = [
+        f"{join(directory.path, entry.name)} ({what})"
+        for entry in [entry for entry in entries if entry.kind == "directory"][:_LOOKED_AT]
+        if (what := _what_is_below(directory, entry.name))
+    ]
+    count = f"{len(entries)}{' or more' if len(entries) == _NAMES else ''}"
+    return NotFoundError(
+        f"no checkpoint in {address}",
+        why=f"none of its {count} entries is the .index file of a checkpoint"
+        if entries
+        else "the directory is empty",
+        hint=f"did you mean {' or '.join(below[:3])}?" if below else "",
+        id="no-checkpoint",
+    )
+
+
+def _holds_foreign(directory: Directory, stat: FileStat, address: str) -> CkpttoolError | None:
+    try:
+        file = directory.open(stat.name)
+        try:
+            sniffed = sniff_file(file)
+        finally:
+            file.close()
+    except CkpttoolError:
+        return None
+    path = join(directory.path, stat.name)
+    if sniffed.kind == "tf-v1":
+        return v1_unsupported(path)
+    if sniffed.ours or not sniffed.named:
+        return None
+    error = sniffed.error(path)
+    return ForeignFormatError(
+        f"no checkpoint in {address}", why=error.what, hint=error.hint, id=error.id
+    )
+
+
+def _what_is_below(directory: Directory, name: str) -> str:
+    """What a directory in a directory is, as far as a glance tells; else empty."""
+    try:
+        with closing(directory.directory(name)) as inside:
+            if inside.stat("saved_model.pb") is not None:
+                return "a SavedModel"
+            for entry in islice(inside.scan(), _NAMES):
+                part = split_part(entry.name)
+                if entry.name == STATE_FILE or (part and part.kind == "index"):
+                    return "a run"
+    except CkpttoolError:
+        pass
+    return ""
+
+
+def _kind(directory: Directory, name: str) -> str:
+    try:
+        file = directory.open(name)
+        try:
+            return sniff_file(file).kind
+        finally:
+            file.close()
+    except CkpttoolError:
+        return ""
+
+
+def _some(names: Iterable[str]) -> str:
+    """The first few names of many, and how many more there are."""
+    ordered = sorted(names)
+    shown = ", ".join(ordered[:3])
+    return f"{shown} and {len(ordered) - 3} more" if len(ordered) > 3 else shown

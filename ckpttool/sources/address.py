@@ -1,0 +1,348 @@
+"""An address → what it names: a checkpoint's prefix, a run, a SavedModel.
+
+Knows the forms of an address and in which order they are tried: what literally exists
+comes first, and a name is never a pattern. It opens files only to see what they are.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Literal
+
+from ckpttool.errors import (
+    CkpttoolError,
+    IncompleteError,
+    NotFoundError,
+    UnsupportedError,
+    UsageError,
+)
+from ckpttool.formats.sniff import Sniffed, sniff_file
+from ckpttool.limits import Limits, default_limits
+from ckpttool.sources.absent import (
+    no_folder,
+    no_prefix,
+    v1_unsupported,
+)
+from ckpttool.sources.choose import Choice, Via, choose, choose_latest, choose_step
+from ckpttool.sources.filenames import (
+    STATE_FILE,
+    graph_name,
+    index_name,
+    join,
+    shard_name,
+    split_part,
+)
+from ckpttool.sources.state_paths import version_at
+from ckpttool.storage import Directory, open_directory, stat_path
+
+__all__ = ["Resolved", "ResolvedKind", "RunAddress", "require_run", "resolve", "run_of"]
+
+ResolvedKind = Literal["checkpoint", "run", "savedmodel"]
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
+_VARIABLES = "variables"
+#: A Git-LFS pointer is smaller than this (its specification).
+_POINTER_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What an address came to; always one V2 checkpoint.
+
+    Attributes:
+        address: as it was given.
+        kind: what the address names; of a run, ``prefix`` is the checkpoint it stands for.
+        directory: path of the directory in which the checkpoint's files lie.
+        prefix: its base name there.
+        via: how it was found.
+        notes: what a person should be told about that.
+    """
+
+    address: str
+    kind: ResolvedKind
+    directory: str
+    prefix: str
+    via: Via
+    notes: tuple[str, ...] = ()
+
+    @property
+    def location(self) -> str:
+        """The prefix with its directory, as a person would type it."""
+        return join(self.directory, self.prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class RunAddress:
+    """A run directory that an address names, and the name of its state file."""
+
+    directory: str
+    state_name: str = STATE_FILE
+
+
+def resolve(address: str, limits: Limits | None = None) -> Resolved:
+    """Find out what an address means.
+
+    Raises:
+        UsageError: ids ``empty-address``, ``step-ambiguous``.
+        NotFoundError: nothing is there; the message says what was looked for and what is
+            near. Also ``no-checkpoint`` and ``step-not-found``.
+        ForeignFormatError: something is there, and it is not ours; the message names it.
+        UnsupportedError: ids ``v1-checkpoint``, ``index-misnamed``, ``remote-address``.
+        IncompleteError: ids ``index-missing``, ``latest-incomplete``, ``variables-missing``.
+        UnsafeError: a link or a pipe where a file should be.
+    """
+    limits = limits or default_limits()
+    if not address:
+        raise _empty()
+    there = stat_path(address)
+    if there is not None and there.kind == "directory":
+        return _directory(address, limits)
+    folder, base = os.path.split(address)
+    if there is None and _SCHEME.match(address):
+        raise UnsupportedError(
+            f"{address} is not on this machine",
+            why="only local files are read",
+            hint="copy it here first; every file of the checkpoint is needed",
+            id="remote-address",
+        )
+    if "\0" in address:
+        raise NotFoundError(f"no such checkpoint: {address}", why="no path has a NUL byte")
+    above = stat_path(folder or ".")
+    if above is None or above.kind != "directory" or not base:
+        raise no_folder(address, folder)
+    with open_directory(folder or ".") as directory:
+        return _Name(directory, base, address, limits).resolve(there is not None)
+
+
+def run_of(address: str) -> RunAddress | None:
+    """The run that an address names, whether or not it has a checkpoint; else None.
+
+    A directory that is no SavedModel, or a state file. ``run/@1000`` is one checkpoint.
+    """
+    there = stat_path(address)
+    if there is None:
+        return None
+    if there.kind == "directory":
+        with open_directory(address) as directory:
+            return None if _is_saved_model(directory) else RunAddress(directory.path)
+    folder, base = os.path.split(address)
+    with open_directory(folder or ".") as directory:
+        found = directory.stat(base)
+        if found is None or found.kind != "file" or not _is_state(base, _look(directory, base)):
+            return None
+        return RunAddress(directory.path, base)
+
+
+def require_run(address: str) -> RunAddress:
+    """As ``run_of``, for commands that are about a whole run.
+
+    Raises:
+        NotFoundError: nothing is there, or (id ``not-a-run``) something else.
+        UsageError: id ``empty-address``.
+    """
+    if not address:
+        raise _empty()
+    run = run_of(address)
+    if run is not None:
+        return run
+    there = stat_path(address)
+    if there is None and stat_path(index_name(address)) is None:
+        raise no_folder(address, address.rstrip("/") or "/")
+    if there is not None and there.kind == "directory":
+        why, hint = "it is a SavedModel", f"ckpttool inspect {shlex.quote(address)}"
+    else:
+        why = "it is one file or one checkpoint"
+        hint = f"give its directory: {os.path.dirname(address) or '.'}"
+    raise NotFoundError(f"{address} is not a run directory", why=why, hint=hint, id="not-a-run")
+
+
+def _empty() -> UsageError:
+    return UsageError(
+        "the address is empty",
+        why="an empty path stands for no file; a shell variable may not be set",
+        hint="give a prefix such as run/model.ckpt-1000, or a directory (. is this one)",
+        id="empty-address",
+    )
+
+
+def _directory(address: str, limits: Limits) -> Resolved:
+    """A directory: a SavedModel, its variables, or a run."""
+    with open_directory(address.rstrip("/") or "/") as directory:
+        if _is_saved_model(directory):
+            return _saved_model(directory, address, limits)
+        parent, base = os.path.split(os.path.abspath(address))
+        if (
+            base == _VARIABLES
+            and directory.stat(index_name(_VARIABLES)) is not None
+            and any(stat_path(join(parent, name)) for name in _SAVED_MODEL_FILES)
+        ):
+            return _checkpoint(directory, _VARIABLES, address, "savedmodel", "prefix")
+        try:
+            return _chosen(choose(directory, limits), address, "run")
+        except NotFoundError:
+            if address.endswith("/") or stat_path(index_name(address)) is None:
+                raise
+    # A directory without checkpoints beside the index of that very name.
+    folder, base = os.path.split(address)
+    with open_directory(folder or ".") as directory:
+        return _checkpoint(directory, base, address, "checkpoint", "prefix")
+
+
+def _is_saved_model(directory: Directory) -> bool:
+    return any(directory.stat(name) is not None for name in _SAVED_MODEL_FILES)
+
+
+def _saved_model(directory: Directory, address: str, limits: Limits) -> Resolved:
+    stat = directory.stat(_VARIABLES)
+    if stat is None:
+        raise IncompleteError(
+            f"{address} is a SavedModel without variables",
+            why=f"it has no directory {_VARIABLES}: its graph needs none, or the copy is "
+            "incomplete",
+            hint="compare it with the original",
+            id="variables-missing",
+        )
+    with closing(directory.directory(_VARIABLES)) as inside:
+        if inside.stat(index_name(_VARIABLES)) is None:
+            raise no_prefix(inside, _VARIABLES, join(inside.path, _VARIABLES), limits)
+        return _checkpoint(inside, _VARIABLES, address, "savedmodel", "prefix")
+
+
+class _Name:
+    """A name in a directory that exists: the forms of an address that end in a name."""
+
+    def __init__(self, directory: Directory, base: str, address: str, limits: Limits) -> None:
+        self._directory = directory
+        self._base = base
+        self._address = address
+        self._limits = limits
+
+    def resolve(self, exists: bool) -> Resolved:
+        directory, base, address = self._directory, self._base, self._address
+        part = split_part(base)
+        if exists and part is not None:
+            return self._part(part.prefix, _PARTS[part.kind])
+        sniffed = self._look() if exists else None
+        if sniffed is not None and _is_state(base, sniffed):
+            return _chosen(choose(directory, self._limits, base), address, "run")
+        if directory.stat(index_name(base)) is not None:
+            return _checkpoint(directory, base, address, "checkpoint", "prefix")
+        if sniffed is not None:
+            return self._file(sniffed)
+        if base.startswith("@"):
+            return self._of_run(base[1:])
+        raise no_prefix(directory, base, address, self._limits)
+
+    def _look(self) -> Sniffed | None:
+        # A link may stand beside the index of the same name: then it does not matter.
+        if self._directory.stat(index_name(self._base)) is not None:
+            stat = self._directory.stat(self._base)
+            if stat is None or stat.kind != "file":
+                return None
+        return _look(self._directory, self._base)
+
+    def _part(self, prefix: str, what: str) -> Resolved:
+        """One of a checkpoint's files was named."""
+        directory = self._directory
+        if directory.stat(index_name(prefix)) is None:
+            if directory.stat(index_name(self._base)) is not None:  # a prefix x.index, say
+                return _checkpoint(directory, self._base, self._address, "checkpoint", "prefix")
+            if version_at(directory, prefix) == "v1":
+                raise v1_unsupported(join(directory.path, prefix))
+            sniffed = _look(directory, self._base)
+            if sniffed.named and not sniffed.ours:
+                raise sniffed.error(self._address)
+            raise no_prefix(directory, prefix, join(directory.path, prefix), self._limits)
+        note = f"{self._address} is {what} of {join(directory.path, prefix)}, which is read"
+        return _checkpoint(directory, prefix, self._address, "checkpoint", "part", (note,))
+
+    def _file(self, sniffed: Sniffed) -> Resolved:
+        """A file that is not named like a part of a V2 checkpoint."""
+        if sniffed.kind == "tf-v1":
+            raise v1_unsupported(self._address)
+        if self._base in _SAVED_MODEL_FILES:
+            return _saved_model(self._directory, self._address, self._limits)
+        if sniffed.kind == "tf-v2-index":
+            raise UnsupportedError(
+                f"{self._address} is the index of a V2 checkpoint, but is not named like one",
+                why="data files are found by the index's name, which has to be PREFIX.index",
+                hint="give it the name that goes with its data files, PREFIX.data-00000-of-…",
+                id="index-misnamed",
+            )
+        raise sniffed.error(self._address)
+
+    def _of_run(self, which: str) -> Resolved:
+        if which == "latest":
+            return _chosen(
+                choose_latest(self._directory, self._limits), self._address, "checkpoint"
+            )
+        if which.isascii() and which.isdigit() and len(which) < 20:
+            chosen = choose_step(self._directory, int(which), self._limits)
+            return _chosen(chosen, self._address, "checkpoint")
+        raise NotFoundError(
+            f"no such checkpoint: {self._address}",
+            why=f"after @ comes a step or the word latest, not {which!r}",
+            hint=f"for example {join(self._directory.path, '@latest')}",
+            id="step-not-found",
+        )
+
+
+_PARTS = {"index": "the index", "meta": "the graph", "shard": "a data file"}
+
+
+def _chosen(choice: Choice, address: str, kind: ResolvedKind) -> Resolved:
+    with open_directory(choice.directory) as directory:
+        return _checkpoint(directory, choice.prefix, address, kind, choice.via, choice.notes)
+
+
+def _checkpoint(
+    directory: Directory,
+    prefix: str,
+    address: str,
+    kind: ResolvedKind,
+    via: Via,
+    notes: tuple[str, ...] = (),
+) -> Resolved:
+    """A prefix whose index is there: refused where the index is something else."""
+    name = index_name(prefix)
+    sniffed = _look(directory, name)
+    if sniffed.kind == "tf-v1":
+        raise v1_unsupported(join(directory.path, name))
+    if sniffed.named and not sniffed.ours:
+        raise sniffed.error(join(directory.path, name))
+    notes += tuple(
+        f"{error.what}: {error.why}; {error.hint}"
+        for other in (shard_name(prefix, 0, 1), graph_name(prefix))
+        if (error := _pointer(directory, other)) is not None
+    )
+    return Resolved(address, kind, directory.path, prefix, via, notes)
+
+
+def _pointer(directory: Directory, name: str) -> CkpttoolError | None:
+    """The error of a file that is only a Git-LFS pointer; None for any other file."""
+    stat = directory.stat(name)
+    if stat is None or stat.kind != "file" or stat.size > _POINTER_BYTES:
+        return None
+    try:
+        sniffed = _look(directory, name)
+    except CkpttoolError:
+        return None  # whoever needs the file will say what is wrong with it
+    return sniffed.error(join(directory.path, name)) if sniffed.kind == "git-lfs" else None
+
+
+def _is_state(base: str, sniffed: Sniffed) -> bool:
+    """A state file by its text; by its name too, where what is in it is no known kind."""
+    return sniffed.kind == "state" or (base == STATE_FILE and not sniffed.named)
+
+
+def _look(directory: Directory, name: str) -> Sniffed:
+    file = directory.open(name)
+    try:
+        return sniff_file(file)
+    finally:
+        file.close()
