@@ -178,31 +178,27 @@ class _Parser:
                         size = size & 0x7F | data[at] << 7
                         at += 1
                     middle = at + size
-                    start = middle + 2
-                    size = data[start - 1]
-                    if size >= 0x80:
-                        size = size & 0x7F | data[start] << 7
-                        start += 1
-                    if (
-                        size
-                        and start + size == after
-                        and data[middle] == _KEY_TAG
-                        and (
+                    if middle + 2 < after and data[middle] == _KEY_TAG:
+                        start = middle + 2
+                        size = data[start - 1]
+                        if size >= 0x80:
+                            size = size & 0x7F | data[start] << 7
+                            start += 1
+                        if start + size == after and (
                             after == stop
                             or (
                                 data[after] == _HAS_VALUES_TAG
                                 and after + 2 + data[after + 1] == stop
                             )
-                        )
-                    ):
-                        add_ids(_NOTHING)
-                        add_names(_NOTHING)
-                        add_owner(node)
-                        add_attribute(VARIABLE_VALUE)
-                        add_full_name(data[at:middle].decode("utf-8", "surrogateescape"))
-                        add_key(data[start:after].decode("utf-8", "surrogateescape"))
-                        node += 1
-                        continue
+                        ):
+                            add_ids(_NOTHING)
+                            add_names(_NOTHING)
+                            add_owner(node)
+                            add_attribute(VARIABLE_VALUE)
+                            add_full_name(data[at:middle].decode("utf-8", "surrogateescape"))
+                            add_key(data[start:after].decode("utf-8", "surrogateescape"))
+                            node += 1
+                            continue
             self._node(node, body, stop)
             node += 1
         for number, _, value in wire.fields(data, pos, end):
@@ -230,7 +226,7 @@ class _Parser:
             pos = body + size
             if pos > stop:
                 raise wire.malformed(f"a field of node {node} runs past its end at byte {stop}")
-            if tag == _EDGE_TAG:
+            if tag == _EDGE_TAG and size > 3:
                 child = data[body + 1]
                 at = body + 2
                 if child >= 0x80:
@@ -241,7 +237,12 @@ class _Parser:
                         at += 1
                         if child > 0x1FFFFF:
                             child, at = wire.read_varint(data, body + 1, stop)
-                if data[body] == 0x08 and data[at] == 0x12 and at + 2 + data[at + 1] == pos:
+                if (
+                    at + 1 < pos
+                    and data[body] == 0x08
+                    and data[at] == 0x12
+                    and at + 2 + data[at + 1] == pos
+                ):
                     label = data[at + 2 : pos]
                     name = labels.get(label)
                     if name is None:
@@ -250,6 +251,8 @@ class _Parser:
                     names.append(name)
                 else:
                     self._unusual_edge(body, pos, ids, names)
+            elif tag == _EDGE_TAG:
+                self._unusual_edge(body, pos, ids, names)
             elif tag == _ATTRIBUTE_TAG:
                 self._attribute(node, body, pos)
             elif tag == _SLOT_TAG:

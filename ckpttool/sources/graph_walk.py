@@ -64,6 +64,14 @@ _RARE_EDGES = _OTHER_EDGES | {_MEAN_EDGES[0]}
 _UNMET, _MET, _OPTIMIZER = 0, 1, 2
 
 _Later = Literal["ema", "optimizer", "other"]
+#: A node and a path to it.
+_Place = tuple[int, str | None]
+
+#: A chain of a million nodes has paths of 10^12 characters together. TensorFlow's paths
+#: are hardly longer than the keys it makes from them, so this many times the keys'
+#: characters (and some) are spent on paths; what comes after has none.
+_PATHS_TO_KEYS = 4
+_PATHS_AT_LEAST = 1_000_000
 
 
 class WalkedGraph:
@@ -71,7 +79,7 @@ class WalkedGraph:
 
     Attributes:
         paths: for each node the escaped path from the root (``""`` for the root itself);
-            None where no edge leads.
+            None where no edge leads, and past the budget.
         kinds: for each node what it, and what is only reached through it, is for.
     """
 
@@ -103,12 +111,10 @@ class _Walk:
         self._graph = graph
         self.result = WalkedGraph(len(graph))
         self._state = bytearray(len(graph))
-        #: Nodes that wait for their turn, each with a path to it.
-        self._waiting: dict[_Later, list[tuple[int, str]]] = {
-            "ema": [],
-            "optimizer": [],
-            "other": [],
-        }
+        #: Nodes that wait for their turn.
+        self._waiting: dict[_Later, list[_Place]] = {"ema": [], "optimizer": [], "other": []}
+        #: Characters of paths that may still be made.
+        self._budget = _PATHS_AT_LEAST + _PATHS_TO_KEYS * sum(map(len, graph.keys))
 
     def run(self) -> None:
         self._mark_optimizers()
@@ -124,7 +130,7 @@ class _Walk:
                 self._meet(self._take("other"), "other")
         self._place_slots()
 
-    def _take(self, what: _Later) -> list[tuple[int, str]]:
+    def _take(self, what: _Later) -> list[_Place]:
         taken = self._waiting[what]
         self._waiting[what] = []
         return taken
@@ -141,7 +147,7 @@ class _Walk:
                     if first in names and second in names:
                         state[node] = _OPTIMIZER
 
-    def _meet(self, sources: Iterable[tuple[int, str]], kind: Kind) -> None:
+    def _meet(self, sources: Iterable[_Place], kind: Kind) -> None:
         """Meet everything that the sources lead to, except what must wait for its turn."""
         state = self._state
         paths, kinds = self.result.paths, self.result.kinds
@@ -159,9 +165,9 @@ class _Walk:
             ids = child_ids[node]
             if not ids:
                 continue
-            prefix = f"{paths[node]}/" if paths[node] else ""
             names = child_names[node]
             text = "\0".join(names)
+            prefix = self._prefix(paths[node], len(ids), len(text))
             if "." in text or "/" in text:
                 names = [escape_name(name) for name in names]
             if "opt" in text or "ema" in text or not _RARE_EDGES.isdisjoint(names):
@@ -170,14 +176,24 @@ class _Walk:
                 met = state[child]
                 if met == _UNMET:
                     state[child] = _MET
-                    paths[child] = prefix + name
+                    paths[child] = None if prefix is None else prefix + name
                     kinds[child] = kind
                     queue.append(child)
                 elif met == _OPTIMIZER:
-                    self._waiting["optimizer"].append((child, prefix + name))
+                    path = None if prefix is None else prefix + name
+                    self._waiting["optimizer"].append((child, path))
+
+    def _prefix(self, path: str | None, children: int, names: int) -> str | None:
+        """What the paths of a node's children begin with, if the budget is enough for them."""
+        if path is None or self._budget < 0:
+            return None
+        self._budget -= (len(path) + 1) * children + names
+        if self._budget < 0:
+            return None
+        return f"{path}/" if path else ""
 
     def _set_aside(
-        self, ids: Sequence[int], names: Sequence[str], prefix: str
+        self, ids: Sequence[int], names: Sequence[str], prefix: str | None
     ) -> tuple[list[int], list[str]]:
         """The edges to follow now; those that say they lead to something else wait."""
         mean = len(names) <= _MEAN_EDGES_MOST and all(edge in names for edge in _MEAN_EDGES)
@@ -189,7 +205,8 @@ class _Walk:
                 now_ids.append(child)
                 now_names.append(name)
             else:
-                self._waiting[later].append((child, prefix + name))
+                path = None if prefix is None else prefix + name
+                self._waiting[later].append((child, path))
         return now_ids, now_names
 
     def _by_edge(self, child: int, name: str) -> _Later | None:
@@ -214,13 +231,13 @@ class _Walk:
             if name in _COUNTERS and not graph.child_ids[child] and kinds[child] == "model":
                 kinds[child] = "step"
 
-    def _meet_optimizers(self, optimizers: list[tuple[int, str]]) -> None:
+    def _meet_optimizers(self, optimizers: list[_Place]) -> None:
         """Meet what only these optimizers lead to; one may hold another (loss scaling)."""
         graph, state, result = self._graph, self._state, self.result
-        weights: list[tuple[int, str]] = []
-        averages: list[tuple[int, str]] = []
-        own: list[tuple[int, str]] = []
-        everything: list[tuple[int, str]] = []
+        weights: list[_Place] = []
+        averages: list[_Place] = []
+        own: list[_Place] = []
+        everything: list[_Place] = []
         counters: list[int] = []
         for node, path in optimizers:  # grows while it is walked
             if state[node] == _MET:
@@ -228,9 +245,10 @@ class _Walk:
             state[node] = _MET
             result.paths[node] = path
             result.kinds[node] = "optimizer"
-            prefix = f"{path}/" if path else ""
-            for child, name in zip(graph.child_ids[node], graph.child_names[node], strict=True):
-                edge = (child, prefix + escape_name(name))
+            names = graph.child_names[node]
+            prefix = self._prefix(path, len(names), sum(map(len, names)))
+            for child, name in zip(graph.child_ids[node], names, strict=True):
+                edge = (child, None if prefix is None else prefix + escape_name(name))
                 if state[child] == _OPTIMIZER:
                     optimizers.append(edge)
                 elif name == _WEIGHTS_EDGE:
@@ -262,4 +280,6 @@ class _Walk:
             variable_path, optimizer_path = paths[original], paths[optimizer]
             if paths[variable] is None and variable_path and optimizer_path is not None:
                 last = escaped.get(name) or escaped.setdefault(name, escape_name(name))
-                paths[variable] = f"{variable_path}/.OPTIMIZER_SLOT/{optimizer_path}/{last}"
+                self._budget -= len(variable_path) + len(optimizer_path) + len(last)
+                if self._budget >= 0:
+                    paths[variable] = f"{variable_path}/.OPTIMIZER_SLOT/{optimizer_path}/{last}"

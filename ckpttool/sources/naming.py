@@ -152,7 +152,7 @@ def _escaped_paths(graph: ObjectGraph, walked: WalkedGraph) -> list[str]:
 
 def _readable_paths(escaped: list[str], keys: Sequence[str]) -> list[str]:
     """The paths, unescaped where no two become the same by it; all different."""
-    if any("." in path for path in escaped):
+    if any(".." in path or ".S" in path for path in escaped):
         readable = [readable_path(path) for path in escaped]
         times = Counter(readable)
         readable = [
@@ -166,23 +166,20 @@ def _readable_paths(escaped: list[str], keys: Sequence[str]) -> list[str]:
 
 
 def _names(graph: ObjectGraph, paths: list[str]) -> list[str]:
-    """The readable name of each saved tensor; as different as the paths are."""
-    times = Counter(graph.full_names)
-    taken = frozenset(paths)
-    names: list[str] = []
-    for full_name, path in zip(graph.full_names, paths, strict=True):
-        if (
-            not full_name
-            or times[full_name] > 1
-            or (full_name in taken and full_name != path)
-            or (
-                full_name.startswith(_MEANINGLESS_OPENINGS) and _MEANINGLESS.fullmatch(full_name)
-            )
-        ):
-            names.append(path)
-        else:
-            names.append(full_name)
-    return names
+    """The readable name of each saved tensor: its full name, or its path; all different."""
+    full_names = graph.full_names
+    unfit = {name for name, times in Counter(full_names).items() if times > 1}
+    unfit.update(
+        name
+        for name in full_names
+        if name.startswith(_MEANINGLESS_OPENINGS) and _MEANINGLESS.fullmatch(name)
+    )
+    unfit.update(frozenset(paths).intersection(full_names))  # or they would mean two things
+    unfit.add("")
+    return [
+        path if full_name in unfit else full_name
+        for full_name, path in zip(full_names, paths, strict=True)
+    ]
 
 
 def _kinds(graph: ObjectGraph, walked: WalkedGraph) -> list[Kind]:
@@ -191,13 +188,13 @@ def _kinds(graph: ObjectGraph, walked: WalkedGraph) -> list[Kind]:
     What only the model leads to may still say by its own name that it is something else:
     a ``global_step``, an average that ``tf.train.ExponentialMovingAverage`` made.
     """
-    kinds: list[Kind] = []
+    of_node = walked.kinds
     columns = zip(graph.owners, graph.attributes, graph.full_names, strict=True)
-    for node, attribute, full_name in columns:
-        kind = walked.kinds[node]
-        if attribute != VARIABLE_VALUE:
-            kind = "other"
-        elif kind == "model" and full_name:
-            kind = kind_of_name(full_name)
-        kinds.append(kind)
-    return kinds
+    return [
+        "other"
+        if attribute != VARIABLE_VALUE
+        else kind_of_name(full_name)
+        if of_node[node] == "model"
+        else of_node[node]
+        for node, attribute, full_name in columns
+    ]
