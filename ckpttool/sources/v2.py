@@ -17,24 +17,43 @@ from ckpttool.formats.dtypes import BY_NUMBER, dtype_name
 from ckpttool.formats.object_graph import OBJECT_GRAPH_KEY, parse_object_graph
 from ckpttool.limits import Limits
 from ckpttool.model import Shard, Variable, VariableSlice
+from ckpttool.sources.address import Resolved
 from ckpttool.sources.base import Extent, Read, SourceKind, Style
 from ckpttool.sources.filenames import index_name
 from ckpttool.sources.naming import GraphNames, Label, label_of_key, label_of_name
 from ckpttool.sources.selection import Selection
 from ckpttool.sources.shard_files import ShardFiles
 from ckpttool.sources.v2_values import BundleValues
-from ckpttool.storage.base import Directory
+from ckpttool.storage import Directory, open_directory
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["BundleSource"]
+__all__ = ["BundleSource", "open_resolved"]
 
 #: A key → its readable name and its kind.
 Labeller = Callable[[str], Label]
 
 _DTYPES = {number: dtype.name for number, dtype in BY_NUMBER.items()}
 _GRAPH_KEY = OBJECT_GRAPH_KEY.encode()
+
+
+def open_resolved(resolved: Resolved, limits: Limits) -> BundleSource:
+    """Open the checkpoint that an address came to; raises as `BundleSource`."""
+    directory = open_directory(resolved.directory)
+    try:
+        return BundleSource(
+            directory,
+            resolved.prefix,
+            address=resolved.address,
+            location=resolved.location,
+            kind="savedmodel" if resolved.kind == "savedmodel" else "tf-v2",
+            notes=resolved.notes,
+            limits=limits,
+        )
+    except CkpttoolError:
+        directory.close()
+        raise
 
 
 class BundleSource:
@@ -93,6 +112,11 @@ class BundleSource:
         #: How many bytes of each shard the entries need, and how many variables there
         #: are; known after one whole walk.
         self._walked: tuple[dict[int, int], int] | None = None
+
+    @property
+    def files(self) -> ShardFiles:
+        """The data files, for whoever moves their bytes."""
+        return self._files
 
     @property
     def style(self) -> Style:

@@ -1,0 +1,167 @@
+"""What a rewritten checkpoint is made of: entries, and where the bytes of each come from.
+
+A command that changes a checkpoint turns one ``Bundle`` into another; ``write`` puts it
+on the disk. Bytes are not read here: most of them never pass through this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ckpttool.formats.bundle import BundleIndex, Entry, SliceSpec
+from ckpttool.formats.bundle_writer import encode_entry
+from ckpttool.sources.shard_files import ShardFiles
+from ckpttool.sources.v2 import BundleSource
+
+__all__ = ["Bundle", "Computed", "Content", "Joined", "Owner", "Stored", "Tensor", "read_bundle"]
+
+
+class Stored(NamedTuple):
+    """Bytes that lie in a data file and are kept as they are.
+
+    ``crc32c`` is the stored (masked) checksum of the whole entry they belong to, whose
+    bytes start at ``offset - skipped`` and are ``entry_bytes`` long; None where none is
+    stored. Usually they are the whole entry.
+    """
+
+    files: ShardFiles
+    shard: int
+    offset: int
+    nbytes: int
+    crc32c: int | None
+    skipped: int
+    entry_bytes: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all the bytes of an entry, so that its checksum is theirs."""
+        return self.nbytes == self.entry_bytes
+
+    def part(self, skip: int, nbytes: int) -> Stored:
+        """A range of these bytes."""
+        return self._replace(offset=self.offset + skip, nbytes=nbytes, skipped=self.skipped + skip)
+
+
+class Joined(NamedTuple):
+    """Whole entries one after the other; the checksum is combined, not computed."""
+
+    pieces: tuple[Stored, ...]
+    nbytes: int
+
+
+class Computed(NamedTuple):
+    """New bytes, little-endian, made while they are written."""
+
+    chunks: Callable[[], Iterator[bytes]]
+    nbytes: int
+
+
+Content = Stored | Joined | Computed
+
+
+class Tensor(NamedTuple):
+    """One entry that has bytes: a variable, or one part of a partitioned one.
+
+    Attributes:
+        key: the entry's literal key; of a part the one that encodes its slice.
+        variable: the key of the variable it belongs to; of a whole one the same.
+        dtype: TensorFlow's number.
+        shape: of the entry: a part's is its extent.
+        shard: the data file that it is in, or goes to.
+        content: its bytes.
+        raw: the stored message, kept but for place and checksum; empty to encode anew.
+    """
+
+    key: bytes
+    variable: bytes
+    dtype: int
+    shape: tuple[int, ...] | None
+    shard: int
+    content: Content
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The entry of a partitioned variable, which has no bytes of its own.
+
+    ``raw`` is the stored message; empty to encode it anew.
+    """
+
+    key: bytes
+    dtype: int
+    shape: tuple[int, ...] | None
+    slices: tuple[SliceSpec, ...]
+    raw: bytes
+
+    def message(self) -> bytes:
+        """What stands in the index."""
+        return self.raw or encode_entry(self.dtype, self.shape, slices=self.slices)
+
+
+@dataclass(slots=True)
+class Bundle:
+    """A checkpoint to be written.
+
+    Attributes:
+        tensors: in the order in which their bytes are laid out, shard by shard.
+        owners: the partitioned variables, by key.
+        header: the stored message of the empty key, patched when it is written.
+        big_endian: the byte order of everything that is stored.
+        shards: how many data files there are.
+    """
+
+    tensors: list[Tensor]
+    owners: dict[bytes, Owner]
+    header: bytes
+    big_endian: bool
+    shards: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all data files together."""
+        return sum(tensor.content.nbytes for tensor in self.tensors)
+
+
+def read_bundle(source: BundleSource) -> Bundle:
+    """Every entry of a checkpoint, in the order of the bytes in its data files.
+
+    Raises:
+        CorruptError, IncompleteError, LimitError: as ``BundleIndex``.
+    """
+    index: BundleIndex = source.index
+    files = source.files
+    owners: dict[bytes, Owner] = {}
+    part_of: dict[bytes, bytes] = {}
+    entries: list[Entry] = []
+    for block in index.blocks():
+        for entry in block:
+            if entry.slices:
+                owners[entry.key] = Owner(
+                    entry.key, entry.dtype, entry.shape, entry.slices, entry.raw
+                )
+                for spec in entry.slices:
+                    part_of[spec.key(entry.key)] = entry.key
+            else:
+                entries.append(entry)
+    entries.sort(key=_place)
+    tensors = [
+        Tensor(
+            entry.key,
+            part_of.get(entry.key, entry.key) if part_of else entry.key,
+            entry.dtype,
+            entry.shape,
+            entry.shard,
+            Stored(files, entry.shard, entry.offset, entry.size, entry.crc32c, 0, entry.size),
+            entry.raw,
+        )
+        for entry in entries
+    ]
+    header = index.header
+    return Bundle(tensors, owners, header.raw, header.big_endian, header.num_shards)
+
+
+def _place(entry: Entry) -> tuple[int, int]:
+    return entry.shard, entry.offset
