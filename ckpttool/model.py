@@ -1,11 +1,12 @@
 """The words every layer shares: variable, slice, shard, finding.
 
-Plain frozen data without behaviour that reads files; knows no third party.
+Plain frozen data without behaviour that reads files; knows no third party. Named tuples
+because a listing makes a million of them, and because a frozen dataclass costs ten times
+as much to make, and the class itself 0.7 ms of every start; use them by their names.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 __all__ = ["KINDS", "Finding", "Kind", "Severity", "Shard", "Variable", "VariableSlice", "numel"]
@@ -24,8 +25,7 @@ def numel(shape: tuple[int, ...]) -> int:
     return count
 
 
-@dataclass(frozen=True, slots=True)
-class VariableSlice:
+class VariableSlice(NamedTuple):
     """A stored part of a partitioned variable.
 
     ``start`` and ``extent`` have one number a dimension (an extent of the whole
@@ -43,9 +43,6 @@ class VariableSlice:
 
 class Variable(NamedTuple):
     """One variable of a source.
-
-    A named tuple, because a listing makes a million of them and a frozen dataclass costs
-    ten times as much; use it by its names.
 
     Attributes:
         name: the readable name (the key's own, or from the object graph).
@@ -78,8 +75,7 @@ class Variable(NamedTuple):
         return 0 if self.shape is None else numel(self.shape)
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
+class Shard(NamedTuple):
     """A data file: bytes on disk (None when absent) and bytes that the index needs."""
 
     path: str
@@ -88,8 +84,7 @@ class Shard:
     present: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """Something wrong or odd, with the object it concerns and a stable id."""
 
     id: str

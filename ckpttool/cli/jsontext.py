@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
-__all__ = ["dumps", "pieces"]
+__all__ = ["Written", "dumps", "pieces"]
 
 _BATCH = 500
 
@@ -34,13 +34,25 @@ def dumps(value: object) -> str:
     return text
 
 
+class Written:
+    """A member of an object that is JSON text already, in pieces, such as a long array."""
+
+    def __init__(self, text: Iterable[str]) -> None:
+        self.text = text
+
+
 def pieces(data: Mapping[str, object]) -> Iterator[str]:
-    """An object as JSON, where a member that is an iterator becomes an array, streamed."""
+    """An object as JSON, where a member that is an iterator becomes an array, streamed.
+
+    Text that is ``Written`` already goes through unchanged.
+    """
     opening = "{"
     for key, value in data.items():
         yield f"{opening}{dumps(key)}: "
         opening = ", "
-        if isinstance(value, Iterator):
+        if isinstance(value, Written):
+            yield from value.text
+        elif isinstance(value, Iterator):
             yield from _array(value)
         else:
             yield dumps(value)

@@ -162,9 +162,9 @@ def cast_target(dtype: str, target: str) -> str:
 
 def cast(data: bytes, dtype: str, target: str) -> bytes:
     """The elements as elements of ``target``, which ``cast_target`` gave for them."""
-    dtype = _QUANTISED.get(dtype, dtype)
     if dtype == target:
         return data
+    dtype = _QUANTISED.get(dtype, dtype)
     if dtype == "bfloat16" and target == "float32":
         return _bfloat16_to_float32(data)
     if dtype in _SMALL_INTEGERS or dtype in _SMALL_FLOATS:

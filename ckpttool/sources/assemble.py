@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, combinations
+from typing import NamedTuple
 
 from ckpttool.errors import CorruptError, IncompleteError, LimitError
 from ckpttool.model import numel
@@ -26,8 +26,7 @@ ReadPart = Callable[[int, int, int], bytes]
 _OVERLAP_BUDGET = 5_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
+class Box(NamedTuple):
     """Where a part lies in the variable: one start and one extent a dimension."""
 
     start: tuple[int, ...]
@@ -38,8 +37,7 @@ class Box:
         return f"[{', '.join(f'{start}:{start + extent}' for start, extent in sides)}]"
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
+class Located(NamedTuple):
     """What a part gives to a selection: a selection of the part, and where it goes.
 
     ``first`` is the place of its first element in the result, one number an axis.
@@ -96,7 +94,14 @@ def _overlap(name: str, boxes: list[Box], rank: int) -> tuple[Box, Box] | None:
         group, axis, failed = groups.pop()
         if len(group) < 2:
             continue
-        budget -= len(group) if failed < rank else len(group) * (len(group) - 1) // 2
+        # Pairs are paid for as they are compared: many equal parts are found out at once.
+        for one, other in combinations(group, 2) if failed == rank else ():
+            if _touch(one, other):
+                return one, other
+            budget -= 1
+            if budget < 0:
+                break
+        budget -= len(group)
         if budget < 0:
             raise LimitError(
                 f"the slices of {name} cannot be checked for overlaps",
@@ -104,9 +109,6 @@ def _overlap(name: str, boxes: list[Box], rank: int) -> tuple[Box, Box] | None:
                 id="slice-layout",
             )
         if failed == rank:
-            for one, other in combinations(group, 2):
-                if _touch(one, other):
-                    return one, other
             continue
         parts = _split(group, axis)
         failed = failed + 1 if len(parts) == 1 else 0
@@ -153,7 +155,7 @@ def _between(axis: Axis, low: int, high: int) -> tuple[int, int]:
     else:
         begin = (axis.start - high) // -axis.step + 1
         end = (axis.start - low) // -axis.step + 1
-    return max(begin, 0), min(end, axis.count)
+    return max(begin, 0), min(end, axis.length)
 
 
 def require_cover(name: str, selection: Selection, boxes: Sequence[Box]) -> list[int]:
@@ -169,12 +171,12 @@ def require_cover(name: str, selection: Selection, boxes: Sequence[Box]) -> list
     for number, box in enumerate(boxes):
         located = locate(selection, box, number)
         if located:
-            covered += located.selection.count
+            covered += located.selection.size
             needed.append(number)
-    if covered != selection.count:
+    if covered != selection.size:
         raise IncompleteError(
             f"{name} is not completely stored",
-            why=f"its {len(boxes)} slices hold {covered} of the {selection.count} elements wanted",
+            why=f"its {len(boxes)} slices hold {covered} of the {selection.size} elements wanted",
             hint="choose a part that is stored (see its slices with: ckpttool list --json)",
             id="slice-gap",
         )
@@ -199,7 +201,7 @@ class _Parts:
         low = high = 0
         if band.axes:
             axis = band.axes[0]
-            low, high = sorted((axis.start, axis.start + (axis.count - 1) * axis.step))
+            low, high = sorted((axis.start, axis.start + (axis.length - 1) * axis.step))
         begin = bisect_right(self._ends, low)
         end = bisect_left(self._starts, high + 1)
         for i in self._order[begin:end]:
@@ -221,11 +223,11 @@ def pieces(
     """
     parts = _Parts(boxes)
     for band in bands(selection, max(1, WINDOW_BYTES // itemsize)):
-        size = band.count * itemsize
-        places = strides(tuple(axis.count for axis in band.axes))
+        size = band.size * itemsize
+        places = strides(tuple(axis.length for axis in band.axes))
         result: bytearray | None = None
         for found in parts.located(band):
-            if found.selection.count == band.count:
+            if found.selection.size == band.size:
                 loops = found.selection.loops()
                 if not loops or (len(loops) == 1 and loops[0].stride == 1):
                     yield read(found.part, found.selection.first * itemsize, size)

@@ -8,7 +8,6 @@ element layout (``formats/dtypes.py``), so a consumer never asks what kind it is
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self
 
@@ -26,8 +25,7 @@ SourceKind = Literal["tf-v2", "savedmodel"]
 Style = Literal["object", "name"]
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(NamedTuple):
     """A contiguous byte range of a file that holds a whole variable.
 
     The file stays the source's: map it or copy from it before anything else is read.

@@ -9,7 +9,6 @@ It knows shapes and offsets in elements, and nothing of files or variables.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal, NamedTuple
 
@@ -27,11 +26,10 @@ GAP_BYTES = 32 * 2**10
 Read = Callable[[int, int], bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
-    """``count`` elements (or inner moves), with their distances here and there."""
+class Move(NamedTuple):
+    """``length`` elements (or inner moves), with their distances here and there."""
 
-    count: int
+    length: int
     source: int
     target: int
 
@@ -52,29 +50,29 @@ class Window(NamedTuple):
 
 def bands(selection: Selection, limit: int) -> Iterator[Selection]:
     """Cut a selection, in the order of its result, into ones of at most ``limit`` elements."""
-    if not selection.count:
+    if not selection.size:
         return
     axes = selection.axes
     split, inner = len(axes), 1
-    while split and inner * axes[split - 1].count <= limit:
+    while split and inner * axes[split - 1].length <= limit:
         split -= 1
-        inner *= axes[split].count
+        inner *= axes[split].length
     if not split:
         yield selection
         return
     split -= 1
     group = max(1, limit // inner)
     cut = axes[split]
-    for at in product(*(range(axis.count) for axis in axes[:split])):
+    for at in product(*(range(axis.length) for axis in axes[:split])):
         outer = tuple(_part(axis, i, 1) for axis, i in zip(axes, at, strict=False))
-        for begin in range(0, cut.count, group):
-            middle = _part(cut, begin, min(group, cut.count - begin))
-            yield replace(selection, axes=(*outer, middle, *axes[split + 1 :]))
+        for begin in range(0, cut.length, group):
+            middle = _part(cut, begin, min(group, cut.length - begin))
+            yield selection._replace(axes=(*outer, middle, *axes[split + 1 :]))
 
 
 def _part(axis: Axis, begin: int, count: int) -> Axis:
     """Positions ``begin`` to ``begin + count`` of an axis."""
-    return replace(axis, start=axis.start + begin * axis.step, count=count)
+    return axis._replace(start=axis.start + begin * axis.step, length=count)
 
 
 def moves(selection: Selection, targets: Sequence[int]) -> tuple[Move, ...]:
@@ -87,14 +85,14 @@ def moves(selection: Selection, targets: Sequence[int]) -> tuple[Move, ...]:
     result: list[Move] = []  # innermost first while it is built
     by_axis = zip(selection.axes, strides(selection.shape), targets, strict=True)
     for axis, stride, target in reversed(list(by_axis)):
-        if axis.count == 1:
+        if axis.length == 1:
             continue
-        move = Move(axis.count, axis.step * stride, target)
+        move = Move(axis.length, axis.step * stride, target)
         if result:
             inner = result[-1]
-            span = (inner.count * inner.source, inner.count * inner.target)
+            span = (inner.length * inner.source, inner.length * inner.target)
             if (move.source, move.target) == span:
-                move = Move(move.count * inner.count, inner.source, inner.target)
+                move = Move(move.length * inner.length, inner.source, inner.target)
                 result.pop()
         result.append(move)
     return tuple(reversed(result))
@@ -119,8 +117,8 @@ def windows(
     spans, belows, dense = [1], [0], [True]
     for move in reversed(steps):
         dense.append(dense[-1] and abs(move.source) - spans[-1] <= gap)
-        spans.append((move.count - 1) * abs(move.source) + spans[-1])
-        belows.append(max(0, (move.count - 1) * -move.source) + belows[-1])
+        spans.append((move.length - 1) * abs(move.source) + spans[-1])
+        belows.append(max(0, (move.length - 1) * -move.source) + belows[-1])
     for levels in (spans, belows, dense):
         levels.reverse()
 
@@ -133,17 +131,17 @@ def windows(
         span, below = spans[level + 1], belows[level + 1]
         stride = abs(move.source)
         if not dense[level + 1] or span > limit:
-            for i in range(move.count):
+            for i in range(move.length):
                 yield from walk(level + 1, first + i * move.source, target + i * move.target)
         elif not dense[level] or span + stride > limit:
-            for i in range(move.count):
+            for i in range(move.length):
                 start = first + i * move.source - below
                 yield Window(start, span, below, target + i * move.target, inner)
         else:
             group = 1 + (limit - span) // stride
-            for i in range(0, move.count, group):
-                part = replace(move, count=min(group, move.count - i))
-                reach = (part.count - 1) * stride
+            for i in range(0, move.length, group):
+                part = move._replace(length=min(group, move.length - i))
+                reach = (part.length - 1) * stride
                 under = below + (reach if move.source < 0 else 0)
                 start = first + i * move.source - under
                 yield Window(start, span + reach, under, target + i * move.target, (part, *inner))
@@ -192,28 +190,28 @@ def _copy(
 ) -> None:
     """Copy elements between buffers, one strided copy along the move that pays most."""
     if itemsize == 16:  # no single format is so wide: two halves
-        steps = tuple(Move(m.count, 2 * m.source, 2 * m.target) for m in steps)
+        steps = tuple(Move(m.length, 2 * m.source, 2 * m.target) for m in steps)
         steps += (Move(2, 1, 1),)
         target_at, source_at, itemsize = 2 * target_at, 2 * source_at, 8
     there = target.cast(_FORMATS[itemsize])
     here = memoryview(source).cast(_FORMATS[itemsize])
     total = 1
     for move in steps:
-        total *= move.count
+        total *= move.length
 
     def cost(move: Move) -> int:
         # A slice assignment costs as much as a hundred elements; adjacent ones are free.
-        return total // move.count * 100 + (0 if move.source == move.target == 1 else total)
+        return total // move.length * 100 + (0 if move.source == move.target == 1 else total)
 
     along = min(steps, key=cost, default=Move(1, 1, 1))
     others = [move for move in steps if move is not along]
-    for at in product(*(range(move.count) for move in others)):
+    for at in product(*(range(move.length) for move in others)):
         begin, end = source_at, target_at
         for i, move in zip(at, others, strict=True):
             begin += i * move.source
             end += i * move.target
-        there[_strided(end, along.count, along.target)] = here[
-            _strided(begin, along.count, along.source)
+        there[_strided(end, along.length, along.target)] = here[
+            _strided(begin, along.length, along.source)
         ]
 
 

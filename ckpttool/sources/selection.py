@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import EllipsisType
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from ckpttool.errors import UsageError
 from ckpttool.model import numel
@@ -34,27 +33,24 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
 _HINT = "write integers, start:stop:step and one ..., for example 'emb[0:10, :]' or 'w[..., -1]'"
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """The positions wanted along one dimension: ``start + i * step`` for i < ``count``."""
+class Axis(NamedTuple):
+    """The positions wanted along one dimension: ``start + i * step`` for i < ``length``."""
 
     start: int
     step: int
-    count: int
+    length: int
     #: Chosen by a plain integer, so the result does not have this dimension.
     dropped: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """``count`` repetitions, ``stride`` elements apart (negative: backwards)."""
+class Loop(NamedTuple):
+    """``length`` repetitions, ``stride`` elements apart (negative: backwards)."""
 
-    count: int
+    length: int
     stride: int
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(NamedTuple):
     """An index that has met a shape: one `Axis` a dimension, all inside the shape."""
 
     shape: tuple[int, ...]
@@ -98,25 +94,25 @@ class Selection:
     @property
     def result_shape(self) -> tuple[int, ...]:
         """The shape of ``array[index]``."""
-        return tuple(axis.count for axis in self.axes if not axis.dropped)
+        return tuple(axis.length for axis in self.axes if not axis.dropped)
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """Number of elements selected."""
-        return numel(tuple(axis.count for axis in self.axes))
+        return numel(tuple(axis.length for axis in self.axes))
 
     @property
     def is_whole(self) -> bool:
         """Whether it is every element in its own order (dropped axes of size 1 too)."""
         return all(
-            axis.count == size and (axis.step == 1 or size <= 1)
+            axis.length == size and (axis.step == 1 or size <= 1)
             for axis, size in zip(self.axes, self.shape, strict=True)
         )
 
     @property
     def first(self) -> int:
         """Offset in elements of the first selected element (0 when there is none)."""
-        if not self.count:
+        if not self.size:
             return 0
         by_axis = zip(self.axes, strides(self.shape), strict=True)
         return sum(axis.start * stride for axis, stride in by_axis)
@@ -124,17 +120,17 @@ class Selection:
     def loops(self) -> list[Loop]:
         """The elements as nested loops, outermost first, with as few loops as possible.
 
-        A contiguous stretch is an innermost loop of stride 1. No loop has count 1; a
+        A contiguous stretch is an innermost loop of stride 1. No loop has length 1; a
         single element has no loop; the selection must not be empty.
         """
         result: list[Loop] = []  # innermost first while it is built
         by_axis = zip(self.axes, strides(self.shape), strict=True)
         for axis, stride in reversed(list(by_axis)):
-            if axis.count == 1:
+            if axis.length == 1:
                 continue
-            loop = Loop(axis.count, axis.step * stride)
-            if result and loop.stride == result[-1].count * result[-1].stride:
-                loop = Loop(loop.count * result[-1].count, result.pop().stride)
+            loop = Loop(axis.length, axis.step * stride)
+            if result and loop.stride == result[-1].length * result[-1].stride:
+                loop = Loop(loop.length * result[-1].length, result.pop().stride)
             result.append(loop)
         return result[::-1]
 
@@ -143,10 +139,10 @@ class Selection:
 
         Neighbouring stretches are merged, so the whole variable is one run.
         """
-        if not self.count:
+        if not self.size:
             return
         loops = self.loops()
-        length = loops.pop().count if loops and loops[-1].stride == 1 else 1
+        length = loops.pop().length if loops and loops[-1].stride == 1 else 1
         offset, pending = self.first, 0
         for start in _walk(self.first, loops):
             if start == offset + pending:
@@ -174,7 +170,7 @@ def _walk(base: int, loops: list[Loop]) -> Iterator[int]:
         return
     *outer, inner = loops
     for start in _walk(base, outer):
-        yield from range(start, start + inner.count * inner.stride, inner.stride)
+        yield from range(start, start + inner.length * inner.stride, inner.stride)
 
 
 def _expand(index: Index, shape: tuple[int, ...], what: str) -> list[int | slice]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from ckpttool.errors import CkpttoolError, IncompleteError, NotFoundError
-from ckpttool.sources.filenames import shard_name, split_part
+from ckpttool.sources.filenames import join, shard_name, split_part
 from ckpttool.storage.base import Directory, FileStat, ReadableFile
 
 __all__ = ["ShardFiles", "about"]
@@ -37,9 +37,7 @@ class ShardFiles:
 
     def path(self, shard: int) -> str:
         """The path of a data file, whether it exists or not."""
-        name = shard_name(self._prefix, shard, self._count)
-        folder = self._directory.path
-        return name if folder in {"", "."} else f"{folder.rstrip('/')}/{name}"
+        return join(self._directory.path, shard_name(self._prefix, shard, self._count))
 
     def on_disk(self) -> dict[int, FileStat]:
         """The data files that exist, by number; one pass over the directory."""

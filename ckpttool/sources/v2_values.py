@@ -8,8 +8,8 @@ nothing; a part of an entry cannot be checked. Knows variables and shards, not t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 from ckpttool.errors import (
     ChangedError,
@@ -31,8 +31,7 @@ from ckpttool.sources.shard_files import ShardFiles, about
 __all__ = ["BundleValues"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(NamedTuple):
     """An entry that holds a whole variable or a slice of it."""
 
     box: Box
@@ -93,8 +92,8 @@ class BundleValues:
                 why=f"its dtype is {variable.dtype}",
                 id="dtype-unsupported",
             )
-        result = [b""] * selection.count
-        places = strides(tuple(axis.count for axis in selection.axes))
+        result = [b""] * selection.size
+        places = strides(tuple(axis.length for axis in selection.axes))
         try:
             for number, part in enumerate(_parts(variable, selection)):
                 located = locate(selection, part.box, number)
@@ -296,10 +295,10 @@ def _scatter(
         return
     *outer, last = selection.axes
     steps = strides(selection.shape)
-    for position in product(*(range(axis.count) for axis in outer)):
+    for position in product(*(range(axis.length) for axis in outer)):
         source, target = last.start, at
         for i, axis, step, place in zip(position, outer, steps, places, strict=False):
             source += (axis.start + i * axis.step) * step
             target += i * place
-        for i in range(last.count):
+        for i in range(last.length):
             result[target + i] = stored[source + i * last.step]

@@ -8,17 +8,15 @@ An object store can meet this interface with a listing, ranged reads and one put
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Protocol, Self
+from typing import Literal, NamedTuple, Protocol, Self
 
 __all__ = ["Directory", "FileKind", "FileStat", "NewFile", "ReadableFile"]
 
 FileKind = Literal["file", "directory", "link", "other"]
 
 
-@dataclass(frozen=True, slots=True)
-class FileStat:
+class FileStat(NamedTuple):
     """What a directory says of one of its entries; links are not followed."""
 
     name: str

@@ -15,7 +15,7 @@ The caller holds the directory's lock all the while.
 from __future__ import annotations
 
 import json
-import secrets
+import os
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -44,7 +44,7 @@ class FileSet:
     def __init__(self, directory: LocalDirectory, *, overwrite: bool = False) -> None:
         self._directory = directory
         self._overwrite = overwrite
-        self._token = secrets.token_hex(6)
+        self._token = os.urandom(6).hex()
         #: Final name → temporary name, in the order of creation.
         self._files: dict[str, str] = {}
 

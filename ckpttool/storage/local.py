@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat as stat_module
 from collections.abc import Iterator
 from types import TracebackType
@@ -169,7 +168,7 @@ class LocalNewFile:
         # A name of our own is written under a lock: what a killed process left of it is
         # simply written over, and whoever cleans up finds it by its beginning.
         own = name.startswith(OWN_PREFIX)
-        self._temporary = f"{name}~" if own else f".{secrets.token_hex(8)}{TEMPORARY_SUFFIX}"
+        self._temporary = f"{name}~" if own else f".{os.urandom(8).hex()}{TEMPORARY_SUFFIX}"
         self._path = os.path.join(directory.path, name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         flags |= os.O_TRUNC if own else os.O_EXCL

@@ -45,8 +45,8 @@ class Stored:
         itemsize = self.array.itemsize
         taken = bytearray()
         for band in gather.bands(selection, max(1, gather.WINDOW_BYTES // itemsize)):
-            result = bytearray(band.count * itemsize)
-            places = strides(tuple(axis.count for axis in band.axes))
+            result = bytearray(band.size * itemsize)
+            places = strides(tuple(axis.length for axis in band.axes))
             gather.fill(self.read, band, itemsize, result, places)
             taken += result
         return bytes(taken)
@@ -92,6 +92,6 @@ def test_no_piece_and_no_read_is_larger_than_a_window(monkeypatch: pytest.Monkey
     monkeypatch.setattr(gather, "WINDOW_BYTES", 4096)
     stored = Stored((100, 200), "f4")
     selection = Selection.whole((100, 200))
-    assert [band.count for band in gather.bands(selection, 1024)] == [1000] * 20
+    assert [band.size for band in gather.bands(selection, 1024)] == [1000] * 20
     assert stored.take((slice(None, None, -1),)) == stored.array[::-1].tobytes()
     assert max(stored.reads) <= 4096

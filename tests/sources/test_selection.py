@@ -49,7 +49,7 @@ def test_selects_what_numpy_selects(shape: tuple[int, ...], index: Index) -> Non
         return
     selection = Selection.of(shape, index)
     assert selection.result_shape == expected.shape
-    assert selection.count == expected.size
+    assert selection.size == expected.size
     runs = list(selection.runs())
     offsets = [offset + i for offset, count in runs for i in range(count)]
     assert offsets == expected.ravel().tolist()
@@ -68,9 +68,9 @@ def test_loops_reach_every_element_once(shape: tuple[int, ...], index: Index) ->
     loops = selection.loops()
     offsets = np.array(selection.first)
     for loop in loops:
-        offsets = offsets[..., None] + np.arange(loop.count) * loop.stride
+        offsets = offsets[..., None] + np.arange(loop.length) * loop.stride
     assert offsets.ravel().tolist() == expected.ravel().tolist()
-    assert all(loop.count > 1 for loop in loops)
+    assert all(loop.length > 1 for loop in loops)
 
 
 @given(INDICES)

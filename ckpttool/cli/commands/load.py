@@ -1,0 +1,80 @@
+"""``ckpttool load``."""
+
+from __future__ import annotations
+
+import click
+
+from ckpttool.cli import options
+from ckpttool.cli.output import Output
+from ckpttool.cli.views.load_file import PlanView, SavedView
+from ckpttool.formats.elements import CAST_TARGETS
+from ckpttool.ops.load import load
+from ckpttool.ops.save_values import FORMATS, SaveFormat, file_format, save, save_to
+
+__all__ = ["command"]
+
+
+@options.command(
+    "load",
+    epilog="Examples: ckpttool load run/ global_step; ckpttool load run/ 'emb[0:10]' -o emb.npy; "
+    "ckpttool load run/@1000 'dense/*' -o dense.npz",
+)
+@options.source
+@options.names
+@click.option(
+    "-o",
+    "--output",
+    "path",
+    metavar="FILE",
+    help="Save as .npy, .npz, .csv or .json; - is standard output.",
+)
+@click.option("--format", type=click.Choice(FORMATS), help="The format of FILE, whatever its name.")
+@click.option(
+    "--cast",
+    type=click.Choice(CAST_TARGETS),
+    help="Widen floats (or integers) to this dtype; refused where it would not be exact.",
+)
+@click.option("--full", is_flag=True, help="On a terminal too, print every value.")
+@click.option("--no-check", is_flag=True, help="Do not compare checksums: take damaged values.")
+@options.overwrite
+@options.dry_run
+@options.progress
+@options.output()
+def command(
+    out: Output,
+    source: str,
+    names: tuple[str, ...],
+    path: str | None,
+    format: SaveFormat | None,
+    cast: str | None,
+    full: bool,
+    no_check: bool,
+    overwrite: bool,
+    dry_run: bool,
+) -> int:
+    """Print or save the values of chosen variables.
+
+    A NAME is a variable's name, key or object path, and may choose a part as NumPy does:
+    'emb[0:10, :]' reads only those rows. One with * or ? is a pattern. Several variables
+    go into .npz or .json.
+
+    On a terminal large arrays are abbreviated; in a pipe every value is printed, a row a
+    line, tab-separated.
+    """
+    saving = None if path is None else file_format(path, format)
+    with (
+        out.progress("reading") as progress,
+        load(source, names, cast=cast, check=not no_check, progress=progress) as loaded,
+    ):
+        for note in loaded.source.notes:
+            out.note(note)
+        if dry_run:
+            return out.show(PlanView(loaded, loaded.plans()))
+        if path is None or saving is None:
+            from ckpttool.cli.views.load import ValuesView
+
+            return out.show(ValuesView(loaded, full=full))
+        if path == "-":
+            save_to(loaded, out.write_bytes, saving)
+            return 0
+        return out.show(SavedView(loaded, save(loaded, path, saving, overwrite=overwrite)))

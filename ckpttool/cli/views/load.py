@@ -1,0 +1,174 @@
+"""How ``load`` looks: values on a terminal abbreviated, in a pipe and in JSON complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+
+from ckpttool.cli.escape import escape
+from ckpttool.cli.jsontext import Written
+from ckpttool.cli.screen import Screen, tab_lines
+from ckpttool.cli.view import View
+from ckpttool.cli.views.load_file import heading, shape_text
+from ckpttool.ops.load import Loaded
+from ckpttool.ops.preview import WHOLE_UP_TO, Nested, preview
+from ckpttool.ops.summary import Summary, summarise
+from ckpttool.ops.value_json import array_pieces
+from ckpttool.ops.value_text import lines, number_texts, rows
+
+__all__ = ["ValuesView"]
+
+#: A string longer than this is cut on a terminal, unless everything is asked for.
+_STRING_SHOWN = 200
+#: Texts up to this long are padded, so that columns line up.
+_ALIGNED = 24
+
+
+class ValuesView(View):
+    """The values themselves.
+
+    In a pipe a row is a line (of one dimension: an element), cells tab-separated; of
+    several variables each has a line ``# name dtype shape`` before it.
+    """
+
+    command = "load"
+
+    def __init__(self, loaded: Loaded, *, full: bool) -> None:
+        self._loaded = loaded
+        self._full = full
+
+    def data(self) -> Mapping[str, object]:
+        return {
+            "source": self._loaded.source.location,
+            "variables": Written(array_pieces(self._loaded)),
+            "output": None,
+            "reads": None,
+        }
+
+    def plain(self) -> Iterator[str]:
+        for number, item in enumerate(self._loaded.items):
+            if len(self._loaded.items) > 1:
+                yield from tab_lines([(f"# {item.name}", item.dtype, shape_text(item.shape))])
+            yield from lines(self._texts(number), item.shape, "\t")
+
+    def human(self, screen: Screen) -> Iterator[str]:
+        for number, item in enumerate(self._loaded.items):
+            if number:
+                yield "\n"
+            yield heading(screen, item)
+            summary = summarise(self._loaded, number) if item.selection.size > 1 else None
+            if summary:
+                yield screen.style(_summary_line(summary), "dim") + "\n"
+            if self._full:
+                yield from _full(self._texts(number), item.shape)
+                continue
+            nested = preview(self._loaded, number)
+            yield _abbreviated(nested, screen.width)
+            if item.selection.size > WHOLE_UP_TO:
+                hint = f"{item.selection.size} values; --full prints all, -o FILE saves them"
+                yield screen.style(hint, "dim") + "\n"
+
+    def _texts(self, number: int) -> Iterable[Sequence[str]]:
+        if self._loaded.items[number].dtype == "string":
+            return [[_string_text(value) for value in self._loaded.strings(number)]]
+        return map(number_texts, self._loaded.batches(number))
+
+
+def _string_text(value: bytes) -> str:
+    return escape(value.decode("utf-8", "surrogateescape"))
+
+
+def _summary_line(summary: Summary) -> str:
+    def short(value: float | None) -> str:
+        return "-" if value is None else f"{value:.6g}"
+
+    words = []
+    if summary.minimum is not None:
+        words = [
+            f"min {short(summary.minimum)}",
+            f"max {short(summary.maximum)}",
+            f"mean {short(summary.mean)}",
+            f"std {short(summary.std)}",
+        ]
+    words.append(f"zeros {summary.zeros}")
+    words += [f"{word} {n}" for word, n in (("NaN", summary.nan), ("Inf", summary.inf)) if n]
+    return "  ".join(words)
+
+
+def _full(texts: Iterable[Sequence[str]], shape: tuple[int, ...]) -> Iterator[str]:
+    """All values, a row a line, in brackets."""
+    if len(shape) < 2:
+        opening, closing = ("[", "]\n") if shape else ("", "\n")
+        yield opening
+        between = ""
+        for batch in texts:
+            yield between + "  ".join(batch)
+            between = "  " if batch else between
+        yield closing
+        return
+    spans = [1]
+    for size in reversed(shape[:-1]):
+        spans.append(spans[-1] * size)
+    row = 0
+    for cells, begins, ends in rows(texts, shape):
+        if begins:
+            opened = sum(row % span == 0 for span in spans)
+            yield " " * (len(shape) - opened) + "[" * opened
+        else:
+            yield "  "
+        yield "  ".join(cells)
+        if ends:
+            row += 1
+            yield "]" * sum(row % span == 0 for span in spans) + "\n"
+
+
+def _abbreviated(nested: Nested, width: int) -> str:
+    """Nested values in brackets, columns aligned, rows folded to the width of the screen."""
+    if not isinstance(nested, list):
+        return _cell(nested) + "\n"
+    cells = [len(text) for text in _cells(nested)]
+    widest = max(cells, default=0)
+    return "\n".join(_block(nested, 0, widest if widest <= _ALIGNED else 0, width)) + "\n"
+
+
+def _cells(nested: Nested) -> Iterator[str]:
+    if isinstance(nested, list):
+        yield from chain.from_iterable(map(_cells, nested))
+    else:
+        yield _cell(nested)
+
+
+def _cell(value: Nested) -> str:
+    if value is ...:
+        return "..."
+    if isinstance(value, bytes):
+        text = value.decode("utf-8", "surrogateescape")
+        if len(text) > _STRING_SHOWN:
+            text = f"{text[:_STRING_SHOWN]}… ({len(value)} bytes)"
+        return f'"{escape(text)}"'
+    assert not isinstance(value, list), "cells are no lists"
+    return number_texts([value])[0]
+
+
+def _block(nested: list[Nested], depth: int, cell: int, width: int) -> list[str]:
+    """The lines of a list: inner lists one after the other, or cells in a row."""
+    indent = " " * (depth + 1)
+    if not any(isinstance(member, list) for member in nested):
+        found = [indent[:-1] + "["]
+        for member in nested:
+            text = _cell(member).rjust(cell)
+            if len(found[-1]) + len(text) + 2 > width and not found[-1].endswith("["):
+                found.append(indent)
+            separated = found[-1] == indent or found[-1].endswith("[")
+            found[-1] += text if separated else "  " + text
+        found[-1] += "]"
+        return found
+    found = []
+    for member in nested:
+        if isinstance(member, list):
+            found += _block(member, depth + 1, cell, width)
+        else:
+            found.append(indent + "...")
+    found[0] = indent[:-1] + "[" + found[0][depth + 1 :]
+    found[-1] += "]"
+    return found

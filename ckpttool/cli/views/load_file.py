@@ -1,0 +1,125 @@
+"""How ``load`` looks when it prints no values: what was saved, or would be read.
+
+Apart from ``views/load.py``, so that saving a few rows does not import what printing needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ckpttool.cli.escape import escape
+from ckpttool.cli.screen import Column, Screen, bytes_text, tab_lines
+from ckpttool.cli.view import View
+from ckpttool.ops.load import RANGES_KEPT, Loaded, Picked, Plan
+from ckpttool.ops.save_values import Saved
+
+if TYPE_CHECKING:
+    from ckpttool.cli.jsontext import Written
+
+__all__ = ["PlanView", "SavedView", "heading", "shape_text"]
+
+
+class SavedView(View):
+    """What was written to a file."""
+
+    command = "load"
+
+    def __init__(self, loaded: Loaded, saved: Saved) -> None:
+        self._loaded = loaded
+        self._saved = saved
+
+    def data(self) -> Mapping[str, object]:
+        saved = self._saved
+        return {
+            "source": self._loaded.source.location,
+            "variables": _variables(self._loaded),
+            "output": {"path": saved.path, "format": saved.format, "bytes": saved.nbytes},
+            "reads": None,
+        }
+
+    def plain(self) -> Iterator[str]:
+        for item in self._loaded.items:
+            row = (item.name, item.dtype, shape_text(item.shape), self._saved.path)
+            yield from tab_lines([row])
+
+    def human(self, screen: Screen) -> Iterator[str]:
+        for item in self._loaded.items:
+            yield heading(screen, item)
+        yield f"saved as {escape(self._saved.path)} ({bytes_text(self._saved.nbytes)})\n"
+
+
+class PlanView(View):
+    """What would be read, with ``--dry-run``."""
+
+    command = "load"
+
+    def __init__(self, loaded: Loaded, plans: Sequence[Plan]) -> None:
+        self._loaded = loaded
+        self._plans = plans
+
+    def data(self) -> Mapping[str, object]:
+        return {
+            "source": self._loaded.source.location,
+            "variables": _variables(self._loaded),
+            "output": None,
+            "reads": [
+                {
+                    "name": plan.item.name,
+                    "count": plan.reads,
+                    "bytes": plan.nbytes,
+                    "ranges": [
+                        {"path": part.path, "offset": part.offset, "bytes": part.nbytes}
+                        for part in plan.ranges
+                    ],
+                }
+                for plan in self._plans
+            ],
+        }
+
+    def plain(self) -> Iterator[str]:
+        yield from tab_lines(self._rows())
+
+    def human(self, screen: Screen) -> Iterator[object]:
+        columns = [
+            Column("variable", style="cyan"),
+            Column("dtype"),
+            Column("shape"),
+            Column("file"),
+            Column("offset", "right"),
+            Column("bytes", "right"),
+        ]
+        yield from screen.table(columns, self._rows())
+        for plan in self._plans:
+            ranges = len(plan.ranges)
+            more = f", the first {ranges} shown" if ranges == RANGES_KEPT else ""
+            yield (
+                f"{escape(plan.item.name)}: {bytes_text(plan.nbytes)} in {plan.reads} reads{more}\n"
+            )
+
+    def _rows(self) -> Iterator[tuple[str, ...]]:
+        for plan in self._plans:
+            item = plan.item
+            head = (item.name, item.dtype, shape_text(item.shape))
+            for part in plan.ranges:
+                yield (*head, part.path, str(part.offset), str(part.nbytes))
+
+
+def _variables(loaded: Loaded) -> Written:
+    """The chosen variables without their values."""
+    from ckpttool.cli.jsontext import Written
+    from ckpttool.ops.value_json import array_pieces
+
+    return Written(array_pieces(loaded, values=False))
+
+
+def heading(screen: Screen, item: Picked) -> str:
+    """The line above a variable: name, dtype, shape, size."""
+    size = f"  {bytes_text(item.nbytes)}" if item.nbytes is not None else ""
+    name = screen.style(escape(item.name), "bold")
+    return f"{name}  {item.dtype}  {shape_text(item.shape)}{size}\n"
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    """A shape as it is printed everywhere: ``[10,4]``."""
+    return f"[{','.join(map(str, shape))}]"

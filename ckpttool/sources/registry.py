@@ -1,0 +1,46 @@
+"""``open_source``: an address → an open source, by the adapter of its kind.
+
+A new kind of source is one module and one line here.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+from ckpttool.limits import Limits, default_limits
+from ckpttool.sources.address import Resolved, ResolvedKind, resolve
+
+if TYPE_CHECKING:
+    from ckpttool.sources.base import Source
+
+__all__ = ["ADAPTERS", "open_resolved", "open_source"]
+
+#: What an address came to → the module whose ``open_resolved(resolved, limits)`` opens it.
+ADAPTERS: dict[ResolvedKind, str] = {
+    "checkpoint": "ckpttool.sources.v2",
+    "run": "ckpttool.sources.v2",
+    "savedmodel": "ckpttool.sources.v2",
+}
+
+
+def open_source(address: str, limits: Limits | None = None) -> Source:
+    """Open what an address names; the caller closes it.
+
+    Args:
+        address: a checkpoint's prefix or one of its files, a run directory, ``RUN/@STEP``,
+            a SavedModel.
+        limits: bounds on what its files may claim; None: those of this process.
+
+    Raises:
+        NotFoundError, ForeignFormatError, UsageError, IncompleteError: as ``resolve``.
+        CorruptError, LimitError, UnsupportedError: the index cannot be read.
+    """
+    limits = limits or default_limits()
+    return open_resolved(resolve(address, limits), limits)
+
+
+def open_resolved(resolved: Resolved, limits: Limits) -> Source:
+    """Open what an address has come to; raises as `open_source`."""
+    adapter = import_module(ADAPTERS[resolved.kind])
+    return cast("Source", adapter.open_resolved(resolved, limits))
