@@ -10,9 +10,11 @@ point that is none, keys out of order, blocks that overlap.
 
 from __future__ import annotations
 
+import sys
+from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from operator import ge
 from typing import NamedTuple
 
 from ckpttool.errors import CkpttoolError, CorruptError, LimitError, UnsupportedError
@@ -22,7 +24,7 @@ from ckpttool.formats.wire import read_varint
 from ckpttool.limits import Limits
 from ckpttool.storage.base import ReadableFile
 
-__all__ = ["FOOTER_BYTES", "MAGIC", "Damaged", "Handle", "Item", "Table", "quote_key"]
+__all__ = ["FOOTER_BYTES", "MAGIC", "Contents", "Damaged", "Handle", "Item", "Table", "quote_key"]
 
 FOOTER_BYTES = 48
 MAGIC = bytes.fromhex("57fb808b247547db")
@@ -56,6 +58,19 @@ class Handle(NamedTuple):
     def end(self) -> int:
         """The first byte after the block and its trailer."""
         return self.offset + self.size + _TRAILER_BYTES
+
+
+class Contents(NamedTuple):
+    """A data block before its entries are decoded.
+
+    ``starts`` are the offsets of its restart points and, last, where its entries end;
+    ``bound`` is the key that the index block gives it, which none of its keys may pass.
+    """
+
+    number: int
+    data: bytes
+    starts: array[int]
+    bound: bytes
 
 
 class Table:
@@ -101,9 +116,9 @@ class Table:
         """
         entries = 0
         last: bytes | None = None
-        for number, handle in enumerate(self._handles):
+        for number in range(len(self._handles)):
             try:
-                for batch in self._block(number, handle, last):
+                for batch in self.items(self.contents(number), last):
                     entries += len(batch)
                     if entries > self._limits.entries:
                         break
@@ -113,17 +128,27 @@ class Table:
                 if damaged is None:
                     raise
                 damaged(error)
-            if entries > self._limits.entries:
-                raise self._over("entries", f"it has more than {self._limits.entries} entries")
+            self.check_count(entries)
 
-    def _block(self, number: int, handle: Handle, last: bytes | None) -> Iterator[list[Item]]:
+    def contents(self, number: int) -> Contents:
+        """A data block, whole and expanded, its entries not yet looked at."""
         where = self._where(number)
-        data = self._read_block(handle, where)
-        for batch in self._decode(data, self._restarts(data, where), where, last):
+        data = self._read_block(self._handles[number], where)
+        return Contents(number, data, self._restarts(data, where), self._last_keys[number])
+
+    def items(self, block: Contents, last: bytes | None) -> Iterator[list[Item]]:
+        """The entries of a block as ``blocks`` gives them; ``last`` is the key before them."""
+        where = self._where(block.number)
+        for batch in self._decode(block.data, block.starts, where, last):
             last = batch[-1][0]
             yield batch
-        if last is not None and last > self._last_keys[number]:
+        if last is not None and last > block.bound:
             raise self._malformed(where, "its last key is past the one in the index block")
+
+    def check_count(self, entries: int) -> None:
+        """Hold a number of entries against the limit."""
+        if entries > self._limits.entries:
+            raise self._over("entries", f"it has more than {self._limits.entries} entries")
 
     def get(self, key: bytes) -> bytes | None:
         """The value of ``key``, or None; reads one block and decodes a part of it."""
@@ -249,7 +274,7 @@ class Table:
             error.what = f"{self._file.path}: {where}: {error.what}"
             raise
 
-    def _restarts(self, data: bytes, where: str) -> list[int]:
+    def _restarts(self, data: bytes, where: str) -> array[int]:
         """The offsets of the restart points, and behind them where the entries end."""
         count = int.from_bytes(data[-4:], "little")
         end = len(data) - 4 - 4 * count
@@ -257,19 +282,20 @@ class Table:
             raise self._malformed(
                 where, f"its {len(data)} bytes cannot hold {count} restart points"
             )
-        words = memoryview(data)[end:-4]
-        starts = [int.from_bytes(words[at : at + 4], "little") for at in range(0, 4 * count, 4)]
+        starts = array("I", data[end:-4])
+        if sys.byteorder == "big":
+            starts.byteswap()
         if not end:
             if any(starts):
                 raise self._malformed(where, "it has restart points and no entries")
-            return [0]
+            return array("I", [0])
         starts.append(end)
-        if starts[0] or any(a >= b for a, b in pairwise(starts)):
+        if starts[0] or any(map(ge, starts, starts[1:])):
             raise self._malformed(where, f"its {count} restart points do not rise from 0 to {end}")
         return starts
 
     def _decode(
-        self, data: bytes, starts: list[int], where: str, last: bytes | None
+        self, data: bytes, starts: array[int], where: str, last: bytes | None
     ) -> Iterator[list[Item]]:
         """The entries of the runs that begin at ``starts`` (the last number ends the last run).
 
