@@ -23,7 +23,7 @@ __all__ = ["Box", "Located", "check_boxes", "locate", "pieces", "reads", "requir
 ReadPart = Callable[[int, int, int], bytes]
 
 #: Comparisons spent on proving that parts do not overlap; a grid of n parts costs 2n.
-_OVERLAP_BUDGET = 5_000_000
+_OVERLAP_BUDGET = 600_000
 
 
 class Box(NamedTuple):

@@ -19,10 +19,11 @@ from ckpttool.limits import Limits
 from ckpttool.model import Shard, Variable, VariableSlice
 from ckpttool.sources.address import Resolved
 from ckpttool.sources.base import Extent, Read, SourceKind, Style
-from ckpttool.sources.filenames import index_name
+from ckpttool.sources.filenames import index_name, split_number
 from ckpttool.sources.naming import GraphNames, Label, label_of_key, label_of_name
 from ckpttool.sources.selection import Selection
 from ckpttool.sources.shard_files import ShardFiles
+from ckpttool.sources.step import step_of
 from ckpttool.sources.v2_values import BundleValues
 from ckpttool.storage import Directory, open_directory
 
@@ -36,6 +37,8 @@ Labeller = Callable[[str], Label]
 
 _DTYPES = {number: dtype.name for number, dtype in BY_NUMBER.items()}
 _GRAPH_KEY = OBJECT_GRAPH_KEY.encode()
+#: Slices of one variable from which on their entries are found by a walk.
+_MANY_SLICES = 200
 
 
 def open_resolved(resolved: Resolved, limits: Limits) -> BundleSource:
@@ -89,6 +92,7 @@ class BundleSource:
         self.kind: SourceKind = kind
         self.notes: list[str] = list(notes)
         self._directory = directory
+        self._prefix = prefix
         self._limits = limits
         self._index_file = directory.open(index_name(prefix))
         try:
@@ -121,6 +125,11 @@ class BundleSource:
     @property
     def style(self) -> Style:
         return "name" if self._graph_entry is None else "object"
+
+    @property
+    def step(self) -> int | None:
+        number = split_number(self._prefix)[1]
+        return step_of(self._directory, self._prefix, self.index) if number is None else number
 
     @property
     def names(self) -> GraphNames | None:
@@ -162,14 +171,19 @@ class BundleSource:
                 yield Variable(name, text, dtype, shape, size, shard, offset, kind, None, crc32c)
         self._walked = expected, count
 
-    def find(self, name: str) -> Variable:
+    def lookup(self, name: str) -> Variable | None:
         key = name.encode("utf-8", "surrogateescape")
         entry = self.index.get(key)
         if entry is None or (key[:1] == b"\0" and key in self._slice_entries()):
-            entry = self._named_entry(name) or self._not_found(name)
+            entry = self._named_entry(name)
+        if entry is None:
+            return None
         if entry.slices:
             return self._partitioned(entry, self._labeller(), self.index.get)
         return self._whole(entry, self._labeller())
+
+    def find(self, name: str) -> Variable:
+        return self.lookup(name) or self._not_found(name)
 
     def shards(self) -> list[Shard]:
         expected, _ = self._walk()
@@ -344,7 +358,7 @@ def _unlabelled(key: str) -> Label:
 def _slice(owner: Entry, spec: SliceSpec, entry: Entry | None) -> VariableSlice:
     """One slice of a partitioned variable; a misfit is shown as it is spelled."""
     extent = spec.extent(owner.shape) if owner.shape is not None else None
-    if entry is None:
+    if entry is None or entry.dtype != owner.dtype:  # bytes of another dtype are not its own
         return VariableSlice(spec.start, extent or spec.length, None, None, None)
     return VariableSlice(
         spec.start, extent or spec.length, entry.shard, entry.offset, entry.size, entry.crc32c

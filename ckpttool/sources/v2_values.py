@@ -30,6 +30,9 @@ from ckpttool.sources.shard_files import ShardFiles, about
 
 __all__ = ["BundleValues"]
 
+#: Strings are stored behind their lengths, a byte each at least, and a checksum of those.
+_LENGTHS_CHECKSUM_BYTES = 4
+
 
 class _Part(NamedTuple):
     """An entry that holds a whole variable or a slice of it."""
@@ -92,10 +95,13 @@ class BundleValues:
                 why=f"its dtype is {variable.dtype}",
                 id="dtype-unsupported",
             )
-        result = [b""] * selection.size
         places = strides(tuple(axis.length for axis in selection.axes))
         try:
-            for number, part in enumerate(_parts(variable, selection)):
+            parts = _parts(variable, selection)
+            for part in parts:  # before anything as large as the shape claims is made
+                self._require_strings(variable, part)
+            result = [b""] * selection.size
+            for number, part in enumerate(parts):
                 located = locate(selection, part.box, number)
                 if located is None:
                     continue
@@ -142,11 +148,24 @@ class BundleValues:
         little = not self._big_endian or dtype.word == 1
         return Extent(file, variable.offset, variable.nbytes, little)
 
+    def _require_strings(self, variable: Variable, part: _Part) -> None:
+        """Check that a part has a byte on disk for each element that it claims."""
+        count = numel(part.box.extent)
+        if count + _LENGTHS_CHECKSUM_BYTES > part.size:
+            raise CorruptError(
+                f"the values of {variable.name} cannot be read: its size does not fit its shape",
+                why=f"{part.size} bytes are stored, and {count} strings take at least "
+                f"{count + _LENGTHS_CHECKSUM_BYTES}",
+                hint="take the index from another copy",
+                id="size-mismatch",
+            )
+        file = self._files.open(part.shard, variable.name)
+        self._files.require(file, part.shard, part.offset, part.size, variable.name)
+
     def _part_strings(self, variable: Variable, part: _Part, *, check: bool) -> list[bytes]:
         from ckpttool.formats.tensor_bytes import read_strings
 
         file = self._files.open(part.shard, variable.name)
-        self._files.require(file, part.shard, part.offset, part.size, variable.name)
         try:
             values, found = read_strings(
                 file,
@@ -256,7 +275,7 @@ def _parts(variable: Variable, selection: Selection) -> list[_Part]:
         if piece.shard is None or piece.offset is None or piece.nbytes is None:
             raise IncompleteError(
                 f"{variable.name} is not completely stored",
-                why=f"the index has no entry for its slice {boxes[number]}",
+                why=f"the index has no entry of its dtype for its slice {boxes[number]}",
                 hint="choose elements of another slice, or take the checkpoint from another copy",
                 id="slice-missing",
             )

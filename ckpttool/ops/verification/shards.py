@@ -166,7 +166,7 @@ def _refusal(file: DataFile, directory: Directory) -> CkpttoolError:
         directory.open(file.name).close()
     except CkpttoolError as error:
         return error
-    return ChangedError(f"{file.path} was replaced meanwhile", id="changed-while-reading")
+    return ChangedError(f"{file.path} was replaced meanwhile")
 
 
 def _stand_in(file: DataFile, directory: Directory) -> CkpttoolError | None:
