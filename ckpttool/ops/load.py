@@ -250,23 +250,20 @@ def load(
 
 
 def _pick(source: Source, names: Sequence[str], target: str | None) -> tuple[Picked, ...]:
-    found: dict[str, Variable] = {}
-    missing: dict[str, NotFoundError] = {}
+    found: dict[str, Variable | None] = {}
 
-    def exists(name: str) -> bool:
-        if name not in found and name not in missing:
-            try:
-                found[name] = source.find(name)
-            except NotFoundError as error:
-                missing[name] = error
-        return name in found
+    def lookup(name: str) -> Variable | None:
+        if name not in found:
+            found[name] = source.lookup(name)
+        return found[name]
 
     items: list[Picked] = []
-    unknown: list[NotFoundError] = []
+    unknown: list[str] = []
     for text in names:
-        name, index = split_name(text, exists)
-        if exists(name):
-            items.append(_picked(found[name], index, target))
+        name, index = split_name(text, lambda name: lookup(name) is not None)
+        variable = lookup(name)
+        if variable is not None:
+            items.append(_picked(variable, index, target))
             continue
         matches = _matching(source, text)
         if matches:
@@ -274,7 +271,7 @@ def _pick(source: Source, names: Sequence[str], target: str | None) -> tuple[Pic
         elif index:
             matches = _matching(source, name)
         if not matches:
-            unknown.append(missing[name])
+            unknown.append(name)
         items += [_picked(variable, index, target) for variable in matches]
     if unknown:
         _refuse(source, unknown)
@@ -307,13 +304,20 @@ def _matching(source: Source, pattern: str) -> list[Variable]:
     ]
 
 
-def _refuse(source: Source, unknown: list[NotFoundError]) -> NoReturn:
-    if len(unknown) == 1:
-        raise unknown[0]
-    hints = [error.hint for error in unknown if error.hint.startswith("did you mean")]
+def _refuse(source: Source, unknown: list[str]) -> NoReturn:
+    """Raise the error of names that are no variable's; of several, one error for all."""
+    errors: list[NotFoundError] = []
+    for name in unknown:
+        try:
+            source.find(name)
+        except NotFoundError as error:
+            errors.append(error)
+    if len(errors) == 1:
+        raise errors[0]
+    hints = [error.hint for error in errors if error.hint.startswith("did you mean")]
     raise NotFoundError(
-        f"{len(unknown)} variables are not in {source.location}",
-        why="; ".join(error.what for error in unknown),
-        hint="; ".join(hints) or unknown[0].hint,
+        f"{len(unknown)} of the variables are not in {source.location}",
+        why=f"there is no {', no '.join(unknown)}",
+        hint="; ".join(dict.fromkeys(hints)) or errors[0].hint,
         id="variable-not-found",
     )

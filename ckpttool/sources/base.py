@@ -67,6 +67,11 @@ class Source(Protocol):
         ...
 
     @property
+    def step(self) -> int | None:
+        """The training step: the number in its name, else the step stored inside."""
+        ...
+
+    @property
     def notes(self) -> Sequence[str]:
         """What a person should be told about how the address was understood."""
         ...
@@ -83,10 +88,15 @@ class Source(Protocol):
         """
         ...
 
-    def find(self, name: str) -> Variable:
-        """The variable with this name, key or object path.
+    def lookup(self, name: str) -> Variable | None:
+        """The variable with this name, key or object path; None where there is none.
 
         A key wins over a name, and a name over a path.
+        """
+        ...
+
+    def find(self, name: str) -> Variable:
+        """As `lookup`.
 
         Raises:
             NotFoundError: id ``variable-not-found``; the hint names the nearest ones.

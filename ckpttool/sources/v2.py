@@ -179,7 +179,10 @@ class BundleSource:
         if entry is None:
             return None
         if entry.slices:
-            return self._partitioned(entry, self._labeller(), self.index.get)
+            # One walk of the index costs as much as looking up some hundred keys.
+            many = len(entry.slices) > _MANY_SLICES
+            part = self._slice_entries().get if many else self.index.get
+            return self._partitioned(entry, self._labeller(), part)
         return self._whole(entry, self._labeller())
 
     def find(self, name: str) -> Variable:

@@ -1,0 +1,296 @@
+"""The Python interface to reading: a checkpoint as a mapping of names to variables.
+
+Nothing here prints or knows the command line. numpy is imported by the first `read`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from operator import index as as_integer
+from types import EllipsisType, TracebackType
+from typing import TYPE_CHECKING, Self, SupportsIndex
+
+from ckpttool.errors import ChangedError, NotFoundError, UsageError
+from ckpttool.limits import Limits
+from ckpttool.model import Shard, Variable
+from ckpttool.sources.base import Source, SourceKind, Style
+from ckpttool.sources.registry import open_source
+from ckpttool.sources.selection import Index, Selection, parse_index, split_name
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ckpttool.ops.verify import VerifyResult
+
+__all__ = ["Checkpoint", "VariableNotFoundError", "open"]
+
+#: What chooses a part of an array: integers, slices and ``...``, or the text of such.
+Chooser = SupportsIndex | slice | EllipsisType | Sequence["SupportsIndex | slice | EllipsisType"]
+
+#: From so many bytes on a variable is mapped rather than read.
+_MAPPED_FROM = 2**20
+
+
+class VariableNotFoundError(NotFoundError, KeyError):
+    """No variable of this name; a ``KeyError`` too, as a mapping raises it."""
+
+    default_id = "variable-not-found"
+
+
+class Checkpoint(Mapping[str, Variable]):
+    """An open checkpoint: a read-only mapping of names to variables; made by `open`.
+
+    A name is a variable's readable name, its literal key, or its path in the object
+    graph; iteration gives the readable names, in the order of the keys. Close it, or use
+    it as a context manager; arrays that were read stay valid. Not for several threads.
+
+    >>> import ckpttool
+    >>> with ckpttool.open("fixtures/partitioned") as checkpoint:
+    ...     print(checkpoint["embedding/table"].dtype, checkpoint["embedding/table"].shape)
+    ...     print(list(checkpoint))
+    float32 (50, 4)
+    ['embedding/table', 'embedding/table/Adagrad', 'global_step']
+    """
+
+    def __init__(self, address: str, limits: Limits | None = None) -> None:
+        self._address = address
+        self._limits = limits
+        self._source: Source | None = open_source(address, limits)
+
+    # What it is -----------------------------------------------------------------------
+
+    @property
+    def source(self) -> Source:
+        """The open source beneath: raw chunks, extents, planned reads.
+
+        Raises:
+            UsageError: id ``closed``.
+        """
+        if self._source is None:
+            raise UsageError(
+                f"{self._address} is closed",
+                why="close() was called, or the with block has ended",
+                hint="open it again, or read inside the with block",
+                id="closed",
+            )
+        return self._source
+
+    @property
+    def address(self) -> str:
+        """The address as it was given."""
+        return self._address
+
+    @property
+    def location(self) -> str:
+        """What the address came to: the checkpoint's prefix."""
+        return self.source.location
+
+    @property
+    def kind(self) -> SourceKind:
+        """``tf-v2``, or ``savedmodel``."""
+        return self.source.kind
+
+    @property
+    def style(self) -> Style | None:
+        """``object`` or ``name``: how its keys came about."""
+        return self.source.style
+
+    @property
+    def step(self) -> int | None:
+        """The training step: the number in its name, else the step stored inside."""
+        return self.source.step
+
+    @property
+    def shards(self) -> Sequence[Shard]:
+        """Its data files, those that are missing too."""
+        return self.source.shards()
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """How the address was understood, where that is worth telling."""
+        return self.source.notes
+
+    # The mapping ----------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Variable:
+        try:
+            return self.source.find(name)
+        except NotFoundError as error:
+            raise VariableNotFoundError(error.what, why=error.why, hint=error.hint) from None
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.source.lookup(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return (variable.name for variable in self.source.variables())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.source.variables(named=False))
+
+    def __repr__(self) -> str:
+        state = "closed" if self._source is None else f"{self._source.kind} {self.location!r}"
+        return f"<ckpttool.Checkpoint {state}>"
+
+    # Values ---------------------------------------------------------------------------
+
+    def read(
+        self, name: str | Variable, index: Chooser | str = ..., *, copy: bool = False
+    ) -> np.ndarray:
+        """The values of a variable, or of a part of it, as a NumPy array.
+
+        Only the bytes that are needed are read. Partitioned variables are put together
+        whatever their dtype; ``bfloat16``, ``float8`` and ``int4`` come as the types of
+        ml_dtypes; strings as an array of ``bytes`` objects.
+
+        The array is read-only. Where the whole variable lies in one piece and a MiB or
+        more of it is wanted, the array is mapped: nothing is read until it is used, and
+        checksums are not compared (`verify` does that). A program that cuts the file
+        short while a mapped array is in use kills the process, as with every memory map.
+
+        Args:
+            name: a name, key or path, maybe with an index: ``"emb[0:10]"``; or one of the
+                mapping's variables.
+            index: what NumPy takes between brackets, as objects (``3``, ``slice(0, 10)``,
+                ``(..., -1)``) or as text (``"0:10, :"``); applied after that of the name.
+            copy: read into an array of its own, writable, and compare the checksum when
+                all of it is read.
+
+        Raises:
+            VariableNotFoundError: there is no such variable; the hint names the nearest.
+            UsageError: the index does not fit.
+            CorruptError, IncompleteError: damaged or missing data; names variable and shard.
+            UnsupportedError: a dtype without readable values.
+            ChangedError: another program replaced the files, and did so again.
+
+        >>> import ckpttool
+        >>> with ckpttool.open("fixtures/partitioned") as checkpoint:
+        ...     print(checkpoint.read("embedding/table[0:2, 1]"))
+        ...     print(checkpoint.read("embedding/table", (slice(0, 10), 0)).shape)
+        ...     print(checkpoint.read("global_step").item())
+        [-1.5264573  -0.19981895]
+        (10,)
+        1
+        """
+        try:
+            return self._read(name, index, copy=copy)
+        except ChangedError:
+            text = name.key if isinstance(name, Variable) else name
+            self.source.close()
+            self._source = open_source(self._address, self._limits)
+            return self._read(text, index, copy=copy)
+
+    def _read(self, name: str | Variable, index: Chooser | str, *, copy: bool) -> np.ndarray:
+        inner: Index = ()
+        if isinstance(name, Variable):
+            variable = name
+        else:
+            found, inner = split_name(name, self.__contains__)
+            variable = self[found]
+        if inner and index is not ...:
+            raise UsageError(
+                f"two indices for {variable.name}",
+                why="one stands in the name, one is given beside it",
+                hint="give one of them",
+                id="bad-index",
+            )
+        wanted = inner or _as_index(index)
+        selection = Selection.of(variable.shape or (), wanted, variable.name)
+        if not copy:
+            mapped = self._mapped(variable, selection, wanted)
+            if mapped is not None:
+                return mapped
+        array = self.source.read(variable, selection)
+        array.flags.writeable = copy
+        return array
+
+    def _mapped(self, variable: Variable, selection: Selection, wanted: Index) -> np.ndarray | None:
+        """The part of a map of the whole variable, where that can be and pays."""
+        shape = variable.shape
+        if not shape or variable.slices is not None or variable.nbytes < _MAPPED_FROM:
+            return None
+        if selection.size * (variable.nbytes // max(1, variable.parameters)) < _MAPPED_FROM:
+            return None
+        extent = self.source.extent(variable)
+        if extent is None:
+            return None
+        from ckpttool.sources.arrays import mapped
+
+        whole = mapped(extent, variable.dtype, shape)
+        return None if whole is None else whole[wanted]
+
+    def verify(self) -> VerifyResult:
+        """Check its structure and every checksum: `ckpttool.verify` of its address."""
+        from ckpttool.ops.verify import verify
+
+        return verify(self._address, limits=self._limits)
+
+    # Closing --------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close its files; a second call does nothing."""
+        if self._source is not None:
+            self._source.close()
+            self._source = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def open(address: str, *, limits: Limits | None = None) -> Checkpoint:  # noqa: A001 - as gzip.open
+    """Open a checkpoint for reading.
+
+    Args:
+        address: a checkpoint's prefix or one of its files, a run directory (its latest
+            checkpoint), ``RUN/@STEP``, ``RUN/@latest``, or a SavedModel.
+        limits: bounds on what its files may claim; None: the defaults, as changed by the
+            environment variable ``CKPTTOOL_LIMITS``.
+
+    Raises:
+        NotFoundError, ForeignFormatError, UsageError: there is no checkpoint of ours.
+        CorruptError, IncompleteError, LimitError, UnsupportedError: it cannot be read.
+
+    >>> import ckpttool
+    >>> with ckpttool.open("fixtures/two-shards/model.ckpt-42") as checkpoint:
+    ...     print(checkpoint.step, len(checkpoint), len(checkpoint.shards))
+    42 4 2
+    """
+    return Checkpoint(address, limits)
+
+
+def _as_index(index: Chooser | str) -> Index:
+    """What a caller gave as an index, as the index that it means.
+
+    Raises:
+        UsageError: id ``bad-index``: a list, a mask, a new axis, or something else.
+    """
+    if isinstance(index, str):
+        return parse_index(index)
+    items = index if isinstance(index, tuple) else (index,)
+    return tuple(_as_item(item) for item in items)
+
+
+def _as_item(item: object) -> int | slice | EllipsisType:
+    if isinstance(item, slice):
+        bounds = (item.start, item.stop, item.step)
+        return slice(*(None if bound is None else as_integer(bound) for bound in bounds))
+    if isinstance(item, EllipsisType):
+        return item
+    if isinstance(item, SupportsIndex) and not isinstance(item, bool):
+        try:
+            return as_integer(item)
+        except TypeError:
+            pass  # a NumPy array has the method, and refuses unless it is a single integer
+    raise UsageError(
+        f"{item!r} is no index",
+        why="integers, slices and one ... choose a part; a new axis, a list or a mask does not",
+        hint="read what lies around it, and choose with NumPy",
+        id="bad-index",
+    )
