@@ -303,7 +303,7 @@ def _by_structure(head: bytes, size: int, end: bytes) -> str | None:
         return _gzip_kind(head)
     if head[8:10] == b'{"' and int.from_bytes(head[:8], "little") <= size - 8:
         return "safetensors"
-    if head[24:64].find(b"brain.Event:") >= 0:  # the first record of every event file
+    if b"brain.Event:" in head[20:64]:  # the first record of every event file
         return "events"
     if re.match(rb"\x80[\x02-\x05][\x80-\x95(\]}cKXMJGN]", head):
         return "pickle"

@@ -107,6 +107,7 @@ _BLANK = re.compile(rb"(?:[ \t\r\n\f\v]++|#[^\n]*+)*+")
 _NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*+")
 _NUMBER = re.compile(rb"[+-]?[0-9A-Za-z.][0-9A-Za-z.+-]*+")
 _FLOAT_SUFFIX = re.compile(r".*[0-9.]f|.*inff|.*nanf", re.IGNORECASE)
+_OCTAL = re.compile(r"-?0[0-9]")
 _LITERAL = {
     b'"': re.compile(rb'"([^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+)"'),
     b"'": re.compile(rb"'([^'\\\n]*+(?:\\[^\n][^'\\\n]*+)*+)'"),
@@ -207,7 +208,9 @@ class _Parser:
             self.fail(f"a number was expected, not {self._here()}")
         text = match[0].decode()
         try:
-            # C++ also spells a number 1.5f.
+            # C++ also spells a number 1.5f; protobuf takes 017 for an octal one, and refuses it.
+            if _OCTAL.match(text):
+                raise ValueError
             value = float(text[:-1] if _FLOAT_SUFFIX.fullmatch(text) else text)
         except ValueError:
             self.fail(f"{text[:60]!r} is not a number")
