@@ -17,7 +17,7 @@ from ckpttool.formats.tensor_bytes import string_checksum, variant_checksum
 from ckpttool.model import numel
 from ckpttool.ops.rewrite.tensors import Stored, Tensor
 
-__all__ = ["PartSums", "check_opaque", "mismatch"]
+__all__ = ["PartSums", "check_opaque", "check_whole", "mismatch"]
 
 _WINDOW = 2**20
 
@@ -84,6 +84,18 @@ def mismatch(content: Stored, tensor: Tensor, found: int) -> CorruptError:
         hint="take the file from another copy; ckpttool verify lists all that is damaged",
         id="checksum-mismatch",
     )
+
+
+def check_whole(content: Stored, tensor: Tensor) -> None:
+    """Read a whole entry and compare it with its stored checksum.
+
+    Raises:
+        CorruptError: id ``checksum-mismatch``.
+    """
+    if content.crc32c is not None:
+        found = mask(_read(content, tensor))
+        if found != content.crc32c:
+            raise mismatch(content, tensor, found)
 
 
 def _read(entry: Stored, tensor: Tensor) -> int:

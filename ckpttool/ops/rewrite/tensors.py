@@ -52,7 +52,7 @@ class Joined(NamedTuple):
 
 
 class Computed(NamedTuple):
-    """New bytes, little-endian, made while they are written."""
+    """New bytes, in the byte order of their bundle, made while they are written."""
 
     chunks: Callable[[], Iterator[bytes]]
     nbytes: int

@@ -8,7 +8,7 @@ with its stored checksum before anything appears under its name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -16,18 +16,18 @@ from operator import attrgetter
 from ckpttool.errors import NoSpaceError, RefusedError
 from ckpttool.formats.bundle_writer import encode_entry, patch_entry, patch_header
 from ckpttool.formats.crc32c import combine, extend, mask, unmask
-from ckpttool.formats.dtypes import BY_NUMBER, STRING, VARIANT
-from ckpttool.formats.elements import swap_words
+from ckpttool.formats.dtypes import STRING, VARIANT
+from ckpttool.formats.sstable import quote_key
 from ckpttool.formats.table_writer import TableWriter
 from ckpttool.ops.rewrite.part_sums import PartSums, check_opaque, mismatch
 from ckpttool.ops.rewrite.tensors import Bundle, Computed, Joined, Stored, Tensor
 from ckpttool.sources.filenames import index_name, shard_name
 from ckpttool.sources.shard_files import ShardFiles
-from ckpttool.storage.base import NewFile
+from ckpttool.storage.base import NewFile, ReadableFile
 from ckpttool.storage.fileset import FileSet
 from ckpttool.storage.local import LocalDirectory
 
-__all__ = ["ShardWritten", "write_bundle"]
+__all__ = ["Progress", "ShardWritten", "duplicate_key", "planned_shards", "write_bundle"]
 
 Progress = Callable[[int, int], None]
 
@@ -56,6 +56,8 @@ def write_bundle(
     check: bool = False,
     overwrite: bool = False,
     remove: Sequence[str] = (),
+    beside: Mapping[str, ReadableFile] | None = None,
+    before_commit: Callable[[], None] | None = None,
     progress: Progress | None = None,
 ) -> list[ShardWritten]:
     """Write a checkpoint.
@@ -67,6 +69,8 @@ def write_bundle(
         check: compare everything that is read with its stored checksum.
         overwrite: replace a checkpoint of this name (the source itself too).
         remove: names of files that are of no more use once the new index stands.
+        beside: files that are copied with it, by their new name.
+        before_commit: called when all is written and nothing is in its place yet.
         progress: told of the bytes written and their total.
 
     Raises:
@@ -74,6 +78,7 @@ def write_bundle(
         CorruptError: id ``checksum-mismatch``: bytes that were read are damaged.
         RefusedError: id ``exists``; id ``duplicate-key``: two tensors have one key.
     """
+    planned_shards(bundle, prefix)
     total = bundle.nbytes
     _require_space(directory, prefix, total + _SPARE_PER_TENSOR * len(bundle.tensors))
     entries: list[tuple[bytes, bytes]] = [(b"", patch_header(bundle.header, bundle.shards))]
@@ -93,28 +98,56 @@ def write_bundle(
                 file.commit()
             written.append(ShardWritten(name, writer.offset, len(tensors)))
         sums.check()
+        for name, source in (beside or {}).items():
+            with files.create(name) as file:
+                file.copy(source, 0, source.stat.size)
+                file.commit()
         _write_index(files, index_name(prefix), entries)
+        if before_commit is not None:
+            before_commit()
         files.commit(index_name(prefix), remove)
     return written
+
+
+def planned_shards(bundle: Bundle, prefix: str) -> list[ShardWritten]:
+    """The data files that writing a bundle makes; opens nothing.
+
+    Raises:
+        RefusedError: id ``duplicate-key``.
+    """
+    nbytes = [0] * bundle.shards
+    count = [0] * bundle.shards
+    seen = set(bundle.owners)
+    for tensor in bundle.tensors:
+        if tensor.key in seen:
+            raise duplicate_key(tensor.key)
+        seen.add(tensor.key)
+        nbytes[tensor.shard] += tensor.content.nbytes
+        count[tensor.shard] += 1
+    return [
+        ShardWritten(shard_name(prefix, shard, bundle.shards), nbytes[shard], count[shard])
+        for shard in range(bundle.shards)
+    ]
 
 
 def _write_index(files: FileSet, name: str, entries: list[tuple[bytes, bytes]]) -> None:
     entries.sort()
     with files.create(name) as file:
         table = TableWriter(file.write)
-        last: bytes | None = None
         for key, raw in entries:
-            if key == last:
-                raise RefusedError(
-                    f"two variables would have the key {key.decode('utf-8', 'replace')!r}",
-                    why="a checkpoint holds each key once",
-                    hint="rename one of them, or leave one out",
-                    id="duplicate-key",
-                )
             table.add(key, raw)
-            last = key
         table.finish()
         file.commit()
+
+
+def duplicate_key(key: bytes) -> RefusedError:
+    """The refusal to write two entries under one key."""
+    return RefusedError(
+        f"two variables would have the key {quote_key(key)}",
+        why="a checkpoint holds each key once",
+        hint="rename one of them, or leave one out",
+        id="duplicate-key",
+    )
 
 
 class _ShardWriter:
@@ -149,7 +182,7 @@ class _ShardWriter:
             elif isinstance(content, Joined):
                 crc32c = self._joined(content, tensor)
             else:
-                crc32c = self._computed(content, tensor)
+                crc32c = self._computed(content)
             yield tensor.key, self._entry(tensor, crc32c)
             self.offset += content.nbytes
         self._flush()
@@ -193,16 +226,14 @@ class _ShardWriter:
             value = combine(value, found, piece.nbytes)
         return mask(value)
 
-    def _computed(self, content: Computed, tensor: Tensor) -> int:
+    def _computed(self, content: Computed) -> int:
         self._flush()
-        word = BY_NUMBER[tensor.dtype].word if tensor.dtype in BY_NUMBER else 0
         value = written = 0
         for chunk in content.chunks():
-            data = swap_words(chunk, word) if self._big_endian and word > 1 else chunk
-            self._file.write(data)
-            value = extend(value, data)
-            written += len(data)
-            self._report.add(len(data))
+            self._file.write(chunk)
+            value = extend(value, chunk)
+            written += len(chunk)
+            self._report.add(len(chunk))
         assert written == content.nbytes, "a computed tensor has the size that was planned"
         return mask(value)
 

@@ -1,0 +1,125 @@
+"""Where a command writes: a destination address → a directory and a prefix in it.
+
+Knows which files of an old checkpoint are in the way, and which are of no more use once a
+new one stands in its place.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import dataclass
+
+from ckpttool.errors import NotFoundError, RefusedError, UsageError
+from ckpttool.sources.filenames import graph_name, index_name, join, shard_name, split_part
+from ckpttool.storage import stat_path
+from ckpttool.storage.base import Directory
+
+__all__ = ["FINGERPRINT", "Destination", "destination", "in_the_way", "is_checkpoint_file"]
+
+_SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
+_VARIABLES = "variables"
+#: Beside saved_model.pb; holds a hash of the bytes of the variables' index.
+FINGERPRINT = "fingerprint.pb"
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A prefix that is to be written.
+
+    Attributes:
+        directory: an existing directory.
+        prefix: the base name there.
+        saved_model: the SavedModel whose variables these are; empty for a checkpoint.
+    """
+
+    directory: str
+    prefix: str
+    saved_model: str = ""
+
+    @property
+    def location(self) -> str:
+        """The prefix with its directory, as a person would type it."""
+        return join(self.directory, self.prefix)
+
+
+def destination(address: str, source_prefix: str) -> Destination:
+    """Find out where ``address`` says to write; nothing is created.
+
+    A directory stands for the source's prefix in it, a SavedModel for its variables; the
+    name of one of a checkpoint's files for its prefix.
+
+    Raises:
+        UsageError: id ``empty-address``, or a name that no file can have.
+        NotFoundError: id ``destination-directory``: the directory does not exist.
+    """
+    if not address:
+        raise UsageError(
+            "the destination is empty",
+            why="an empty path stands for no file; a shell variable may not be set",
+            hint="give a prefix such as out/model.ckpt, or a directory",
+            id="empty-address",
+        )
+    there = stat_path(address)
+    if there is not None and there.kind == "directory":
+        folder = address.rstrip("/") or "/"
+        if _is_saved_model(folder):
+            return Destination(join(folder, _VARIABLES), _VARIABLES, folder)
+        parent, base = os.path.split(os.path.abspath(folder))
+        if base == _VARIABLES and _is_saved_model(parent):
+            return Destination(folder, _VARIABLES, parent)
+        return Destination(folder, source_prefix)
+    folder, base = os.path.split(address)
+    above = stat_path(folder or ".")
+    if not base or above is None or above.kind != "directory":
+        missing = folder or address
+        raise NotFoundError(
+            f"cannot write {address}",
+            why=f"there is no directory {missing}",
+            hint=f"mkdir -p {shlex.quote(missing)}",
+            id="destination-directory",
+        )
+    part = split_part(base)
+    prefix = part.prefix if part is not None else base
+    saved_model = ""
+    if prefix == _VARIABLES:
+        parent, inner = os.path.split(os.path.abspath(folder or "."))
+        saved_model = parent if inner == _VARIABLES and _is_saved_model(parent) else ""
+    return Destination(folder or ".", prefix, saved_model)
+
+
+def in_the_way(directory: Directory, prefix: str, *, overwrite: bool) -> list[str]:
+    """The files of a checkpoint that is there already, by name.
+
+    Raises:
+        RefusedError: id ``exists``: there are some, and ``overwrite`` is false.
+    """
+    found = [entry.name for entry in directory.scan() if is_checkpoint_file(entry.name, prefix)]
+    if found and not overwrite:
+        raise RefusedError(
+            f"{join(directory.path, prefix)} exists",
+            why=f"{len(found)} of its files are there: {', '.join(sorted(found)[:3])}…"
+            if len(found) > 3
+            else f"there is {', '.join(sorted(found))}",
+            hint="add --overwrite, or choose another name",
+            id="exists",
+        )
+    return sorted(found)
+
+
+def is_checkpoint_file(name: str, prefix: str) -> bool:
+    """Whether a file of this name belongs to a V2 checkpoint with this prefix."""
+    part = split_part(name)
+    if part is None:
+        return False
+    if part.kind == "meta":
+        return name == graph_name(prefix)
+    if part.prefix != prefix:
+        return False
+    return name == (
+        index_name(prefix) if part.kind == "index" else shard_name(prefix, part.shard, part.shards)
+    )
+
+
+def _is_saved_model(folder: str) -> bool:
+    return any(stat_path(join(folder, name)) is not None for name in _SAVED_MODEL_FILES)

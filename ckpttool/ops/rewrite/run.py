@@ -1,0 +1,218 @@
+"""One run of a command that writes a checkpoint: read, change, show or write, look again.
+
+Every such command is a function that changes a ``Bundle``; what is the same for all of
+them is here: where it goes and what is in the way, the lock, work that a killed run left,
+the graph beside the checkpoint, the SavedModel around it, and the result.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ckpttool.errors import CorruptError
+from ckpttool.limits import Limits
+from ckpttool.ops.rewrite.destination import FINGERPRINT, Destination, in_the_way
+from ckpttool.ops.rewrite.tensors import Bundle
+from ckpttool.ops.rewrite.write import ShardWritten, planned_shards, write_bundle
+from ckpttool.sources.filenames import graph_name, index_name, join, split_part
+from ckpttool.storage import open_directory
+from ckpttool.storage.base import ReadableFile
+from ckpttool.storage.fileset import finish_interrupted
+from ckpttool.storage.local import LocalDirectory
+from ckpttool.storage.lock import DirectoryLock
+
+__all__ = ["Change", "Options", "RewriteResult", "ShardResult", "carry_out"]
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that is different in the destination: which variable, what, and why."""
+
+    variable: str
+    what: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardResult:
+    """A data file that was written, or would be."""
+
+    path: str
+    nbytes: int
+    variables: int
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteResult:
+    """What a writing command did, or would do.
+
+    Attributes:
+        source: the prefix that was read (several, separated by spaces).
+        destination: the prefix that was written.
+        shards: its data files.
+        nbytes: bytes of them together.
+        variables: how many entries have bytes there.
+        changes: what is different from the source.
+        applied: false for a plan.
+        warnings: what a person should know.
+    """
+
+    source: str
+    destination: str
+    shards: tuple[ShardResult, ...]
+    nbytes: int
+    variables: int
+    changes: tuple[Change, ...]
+    applied: bool
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a writing command is run.
+
+    Attributes:
+        dry_run: make the plan and write nothing.
+        overwrite: replace a checkpoint that is there.
+        check: compare what is read with its checksums on the way.
+        verify: read the result back and compare all its checksums.
+        progress: told of bytes done and their total.
+        limits: bounds on what files may claim.
+    """
+
+    dry_run: bool = False
+    overwrite: bool = False
+    check: bool = False
+    verify: bool = False
+    progress: Progress | None = None
+    limits: Limits = field(default_factory=Limits)
+
+
+def carry_out(
+    source: str,
+    bundle: Bundle,
+    where: Destination,
+    changes: Sequence[Change],
+    options: Options,
+    *,
+    graph: ReadableFile | None = None,
+) -> RewriteResult:
+    """Write a bundle, or say what would be written.
+
+    Args:
+        source: the prefix or prefixes it was made of, for the result.
+        bundle: what to write.
+        where: its destination.
+        changes: what is different from the source.
+        options: how.
+        graph: a ``.meta`` that goes with it.
+
+    Raises:
+        RefusedError: id ``exists``, id ``duplicate-key``.
+        ChangedError: id ``locked``: another ckpttool writes there.
+        CorruptError: a checksum does not match; id ``written-wrong`` when it is one of the
+            result's own.
+        NoSpaceError, PermissionDeniedError, StorageError: as the system says.
+    """
+    warnings: list[str] = []
+    with open_directory(where.directory) as directory:
+        if options.dry_run:
+            in_the_way(directory, where.prefix, overwrite=options.overwrite)
+            written = planned_shards(bundle, where.prefix)
+        else:
+            with DirectoryLock(directory) as lock:
+                warnings += _recover(directory, lock)
+                written = _write(directory, where, bundle, options, graph, warnings)
+                if options.verify:
+                    _verify(where, options)
+        shards = tuple(
+            ShardResult(join(directory.path, shard.name), shard.nbytes, shard.variables)
+            for shard in written
+        )
+    return RewriteResult(
+        source,
+        where.location,
+        shards,
+        sum(shard.nbytes for shard in shards),
+        len(bundle.tensors),
+        tuple(changes),
+        not options.dry_run,
+        tuple(warnings),
+    )
+
+
+def _write(
+    directory: LocalDirectory,
+    where: Destination,
+    bundle: Bundle,
+    options: Options,
+    graph: ReadableFile | None,
+    warnings: list[str],
+) -> list[ShardWritten]:
+    old = in_the_way(directory, where.prefix, overwrite=options.overwrite)
+    beside = {} if graph is None else {graph_name(where.prefix): graph}
+    new = {shard.name for shard in planned_shards(bundle, where.prefix)} | beside.keys()
+    stale = [name for name in old if name not in new and name != index_name(where.prefix)]
+    if graph_name(where.prefix) in stale:
+        warnings.append(f"{graph_name(where.prefix)} went with what was overwritten: removed")
+    return write_bundle(
+        bundle,
+        directory,
+        where.prefix,
+        check=options.check,
+        overwrite=options.overwrite,
+        remove=stale,
+        beside=beside,
+        before_commit=lambda: _forget_fingerprint(where, warnings),
+        progress=options.progress,
+    )
+
+
+def _forget_fingerprint(where: Destination, warnings: list[str]) -> None:
+    """Remove a SavedModel's fingerprint: it holds a hash of the index that now changes.
+
+    TensorFlow loads a model without one, and makes one when it saves.
+    """
+    if not where.saved_model:
+        return
+    with open_directory(where.saved_model) as above:
+        found = above.stat(FINGERPRINT)
+        if found is not None:
+            above.remove(found)
+            warnings.append(
+                f"{join(where.saved_model, FINGERPRINT)} was of the old variables: removed"
+            )
+
+
+def _recover(directory: LocalDirectory, lock: DirectoryLock) -> list[str]:
+    """Finish what a killed ckpttool left here, and say so."""
+    said = []
+    if lock.taken_over:
+        said.append(f"the lock of {lock.taken_over}, which has died, was taken over")
+    if finish_interrupted(directory, lambda name: split_part(name) is not None):
+        said.append(f"a write that was interrupted in {directory.path} has been finished first")
+    return said
+
+
+def _verify(where: Destination, options: Options) -> None:
+    """Read the result back.
+
+    Raises:
+        CorruptError: id ``written-wrong``: the disk or memory is faulty, or the source's
+            bytes were damaged before.
+    """
+    from ckpttool.ops.verify import verify
+
+    result = verify(where.location, limits=options.limits, progress=options.progress)
+    if not result.healthy:
+        first = result.findings[0]
+        raise CorruptError(
+            f"{where.location} was written, and is not healthy",
+            why=f"{first.object}: {first.message}",
+            hint=f"ckpttool verify {shlex.quote(where.location)}; and the same of the source",
+            id="written-wrong",
+        )

@@ -1,0 +1,253 @@
+"""Cuts variables into parts and puts parts together, as a plan on a ``Bundle``.
+
+Parts are either slices of one logical variable, which TensorFlow puts together itself, or
+literal variables ``X/part_0``, ``X/part_1``, …, which older graphs ask for by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ckpttool.errors import RefusedError
+from ckpttool.formats.bundle import SliceSpec
+from ckpttool.formats.dtypes import dtype_name
+from ckpttool.ops.rewrite.layout import StoredPart, Variable, content_of
+from ckpttool.ops.rewrite.run import Change
+from ckpttool.ops.rewrite.tensors import Bundle, Owner, Tensor
+from ckpttool.policy.partition import BYTES_PER_STRING, Part, Partitioner
+from ckpttool.sources.assemble import Box
+
+__all__ = ["Cut", "Form", "cut", "join_literal"]
+
+#: What the parts become: slices of one logical variable, or variables of their own.
+Form = Literal["slices", "parts"]
+
+#: Parts of these types TensorFlow can put together (tensor_bundle.cc GetSliceValue);
+#: of any other it restores only exactly the slice that is stored.
+_RESTORABLE = {
+    "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool",
+    "complex64", "complex128", "qint8", "quint8", "qint32",
+}  # fmt: skip
+_LITERAL = re.compile(r"(.*)/part_(0|[1-9][0-9]{0,5})((?:/.*)?)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Which variables are cut, how, and the words for it."""
+
+    matches: Callable[[str], bool]
+    partitioner: Partitioner
+    reason: str
+
+
+def cut(
+    bundle: Bundle, cuts: Sequence[Cut], *, form: Form = "slices", unrestorable: bool = False
+) -> list[Change]:
+    """Lay out anew every variable that a rule matches (the first one that does).
+
+    It does not matter in how many parts a variable is stored; a rule that makes one part
+    puts it together.
+
+    Args:
+        bundle: changed in place.
+        cuts: the rules.
+        form: what the parts become.
+        unrestorable: allow slices that TensorFlow cannot put together.
+
+    Raises:
+        RefusedError: id ``slices-unrestorable``.
+        UsageError: a rule does not fit a variable's shape.
+        CorruptError, IncompleteError: a variable's parts do not make a whole.
+        UnsupportedError: id ``dtype-unsupported``: strings cannot be cut.
+    """
+    changes = []
+    layout = _Layout(bundle)
+    for variable in layout.variables():
+        rule = next((one for one in cuts if one.matches(variable.name)), None)
+        if rule is None:
+            continue
+        parts = rule.partitioner(variable.shape, variable.itemsize or BYTES_PER_STRING)
+        if [Box(part.start, part.extent) for part in parts] == [
+            part.box for part in variable.parts
+        ] and (form == "slices" or len(parts) == 1):
+            continue  # as it is
+        if form == "slices" and len(parts) > 1 and not unrestorable:
+            _require_restorable(variable)
+        variable.check()
+        layout.replace(variable, parts, form)
+        changes.append(
+            Change(variable.name, _what(len(variable.parts), len(parts), form), rule.reason)
+        )
+    layout.store()
+    return changes
+
+
+def join_literal(bundle: Bundle, matches: Callable[[str], bool]) -> list[Change]:
+    """Put variables ``X/part_0`` to ``X/part_N`` together as one variable ``X``.
+
+    A slot behind them (``X/part_0/Adam``) belongs to the parts of ``X/Adam``.
+
+    Raises:
+        RefusedError: id ``parts-do-not-fit``: a number is missing, or dtypes or shapes
+            differ in more than one axis; id ``duplicate-key``: there is an X already.
+    """
+    groups: dict[str, dict[int, Tensor]] = defaultdict(dict)
+    for tensor in bundle.tensors:
+        match = _LITERAL.fullmatch(tensor.key.decode("utf-8", "surrogateescape"))
+        if match and tensor.variable == tensor.key and matches(match[1] + match[3]):
+            groups[match[1] + match[3]][int(match[2])] = tensor
+    layout = _Layout(bundle)
+    changes = []
+    for name, parts in groups.items():
+        variable = _from_literal(name, parts)
+        variable.check()
+        layout.replace(variable, [Part((0,) * len(variable.shape), variable.shape)], "slices")
+        changes.append(Change(name, f"{len(parts)} variables {name}/part_k → 1"))
+    layout.store()
+    return changes
+
+
+class _Layout:
+    """The variables of a bundle, and what takes their place."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._bundle = bundle
+        self._stored: dict[bytes, dict[bytes, Tensor]] = defaultdict(dict)
+        #: Key of a variable or of one of its old entries → the new entries, once.
+        self._new: dict[bytes, list[Tensor]] = {}
+        self._owners: dict[bytes, Owner] = {}
+        self._gone: set[bytes] = set()
+
+    def variables(self) -> Iterator[Variable]:
+        """Those that have a shape, in the order of their first bytes."""
+        for tensor in self._bundle.tensors:
+            if tensor.variable in self._bundle.owners:
+                self._stored[tensor.variable][tensor.key] = tensor
+        seen: set[bytes] = set()
+        for tensor in self._bundle.tensors:
+            owner = self._bundle.owners.get(tensor.variable)
+            if owner is None:
+                if tensor.shape is not None:
+                    box = Box((0,) * len(tensor.shape), tensor.shape)
+                    part = StoredPart(box, tensor)
+                    yield Variable(tensor.key, tensor.dtype, tensor.shape, (part,))
+            elif tensor.variable not in seen and owner.shape is not None:
+                seen.add(tensor.variable)
+                yield self._partitioned(owner, owner.shape)
+
+    def _partitioned(self, owner: Owner, shape: tuple[int, ...]) -> Variable:
+        stored = self._stored[owner.key]
+        parts = []
+        for spec in owner.slices:
+            tensor = stored.get(spec.key(owner.key))
+            if tensor is not None:
+                box = Box(spec.start, spec.extent(shape) or spec.length)
+                parts.append(StoredPart(box, tensor))
+        return Variable(owner.key, owner.dtype, shape, tuple(parts))
+
+    def replace(self, variable: Variable, parts: Sequence[Part], form: Form) -> None:
+        """Put new entries in the place of a variable's old ones."""
+        first = variable.parts[0].tensor
+        new = []
+        specs = tuple(SliceSpec(part.start, part.extent) for part in parts)
+        for number, (part, spec) in enumerate(zip(parts, specs, strict=True)):
+            key = variable.key
+            if len(parts) > 1 or form == "parts":
+                key = spec.key(key) if form == "slices" else _literal_key(key, number)
+            new.append(
+                first._replace(
+                    key=key,
+                    variable=variable.key if form == "slices" else key,
+                    dtype=variable.dtype,
+                    shape=part.extent,
+                    content=content_of(variable, Box(part.start, part.extent)),
+                    raw=b"",
+                )
+            )
+        for stored in variable.parts:
+            self._gone.add(stored.tensor.key)
+        self._new[first.key] = new
+        self._bundle.owners.pop(variable.key, None)
+        if len(parts) > 1 and form == "slices":
+            self._owners[variable.key] = Owner(
+                variable.key, variable.dtype, variable.shape, specs, b""
+            )
+
+    def store(self) -> None:
+        """Change the bundle."""
+        tensors: list[Tensor] = []
+        for tensor in self._bundle.tensors:
+            tensors += self._new.get(tensor.key, () if tensor.key in self._gone else (tensor,))
+        self._bundle.tensors = tensors
+        self._bundle.owners |= self._owners
+
+
+def _literal_key(key: bytes, number: int) -> bytes:
+    return key + b"/part_%d" % number
+
+
+def _from_literal(name: str, parts: dict[int, Tensor]) -> Variable:
+    """The variable that literal parts make up, along the one axis in which they may differ."""
+    ordered = [parts[number] for number in sorted(parts)]
+    shapes = [tensor.shape for tensor in ordered]
+    first = shapes[0]
+    why = ""
+    if sorted(parts) != list(range(len(parts))):
+        missing = next(number for number in range(max(parts)) if number not in parts)
+        why = f"{name}/part_{missing} is missing"
+    elif len({tensor.dtype for tensor in ordered}) > 1:
+        why = f"dtypes are {', '.join(sorted({dtype_name(one.dtype) for one in ordered}))}"
+    elif first is None or any(shape is None or len(shape) != len(first) for shape in shapes):
+        why = "their shapes have different numbers of dimensions"
+    if first is not None and not why:
+        differ = {
+            axis for shape in shapes for axis, size in enumerate(shape or ()) if size != first[axis]
+        }
+        if len(differ) <= 1 and (first or len(ordered) == 1):
+            axis = differ.pop() if differ else 0
+            return _along(name, ordered, first, axis)
+        why = f"their shapes differ in axes {sorted(differ)}" if first else "they are scalars"
+    raise RefusedError(
+        f"the parts of {name} do not make one variable",
+        why=why,
+        hint="choose others with a pattern, or leave them as they are",
+        id="parts-do-not-fit",
+    )
+
+
+def _along(name: str, ordered: list[Tensor], first: tuple[int, ...], axis: int) -> Variable:
+    total = 0
+    stored = []
+    for tensor in ordered:
+        shape = tensor.shape or ()
+        start = tuple(total if n == axis else 0 for n in range(len(shape)))
+        stored.append(StoredPart(Box(start, shape), tensor))
+        total += shape[axis] if shape else 0
+    whole = tuple(total if n == axis else size for n, size in enumerate(first))
+    key = name.encode("utf-8", "surrogateescape")
+    return Variable(key, ordered[0].dtype, whole, tuple(stored))
+
+
+def _what(before: int, after: int, form: Form) -> str:
+    def words(count: int, kind: str) -> str:
+        return "whole" if count == 1 else f"{count} {kind}"
+
+    return (
+        f"{words(before, 'slices')} → {words(after, 'slices' if form == 'slices' else 'variables')}"
+    )
+
+
+def _require_restorable(variable: Variable) -> None:
+    if dtype_name(variable.dtype) in _RESTORABLE:
+        return
+    raise RefusedError(
+        f"{variable.name} would be cut into slices that TensorFlow cannot put together",
+        why=f"its readers assemble and re-slice no {dtype_name(variable.dtype)}; only exactly "
+        "the slices that are stored could be restored",
+        hint="leave it whole (a narrower pattern), or add --allow-unrestorable",
+        id="slices-unrestorable",
+    )
