@@ -339,6 +339,8 @@ class Table:
                         key = previous[:shared] + data[pos:split]
                         pos = split + size
                         if key <= previous and (batch or last is not None):
+                            if pos > stop:
+                                break
                             raise self._unsorted(where, previous, key)
                         append((key, data[split:pos]))
                     if pos > stop:
