@@ -29,6 +29,7 @@ COMMANDS = {
     "verify": "Check structure and every checksum.",
     "state": "Show the state file of a run, and what is wrong with it.",
     "latest": "Print the newest whole checkpoint of a run.",
+    "prune": "Delete old checkpoints by a retention policy; every decision has a reason.",
     "explain": "Explain an error id or an exit code.",
     "doctor": "Show versions, what is installed, and what works here.",
     "completion": "Print the completion script of a shell.",
@@ -86,7 +87,7 @@ def _no_such_command(name: str) -> UsageError:
 
     near = get_close_matches(name, [*COMMANDS, *ALIASES], n=1, cutoff=0.5)
     return UsageError(
-        f"there is no command {name!r}",
+        f"there is no command '{name}'",
         why=f"the commands are {', '.join(COMMANDS)}",
         hint=f"did you mean: ckpttool {near[0]}" if near else "ckpttool --help",
         id="no-such-command",

@@ -31,6 +31,7 @@ __all__ = [
     "source",
     "sources",
     "version",
+    "yes",
 ]
 
 _P = ParamSpec("_P")
@@ -180,6 +181,11 @@ def dry_run(function: _F) -> _F:
     return click.option(
         "-n", "--dry-run", is_flag=True, help="Show what would be done, and do nothing."
     )(function)
+
+
+def yes(function: _F) -> _F:
+    """``-y/--yes``: ask nothing."""
+    return click.option("-y", "--yes", is_flag=True, help="Do it without asking.")(function)
 
 
 def version(function: _F) -> _F:

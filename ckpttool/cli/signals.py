@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from ckpttool.errors import CkpttoolError
 
-__all__ = ["Stopped", "stoppable"]
+__all__ = ["Stopped", "finishing", "stoppable"]
 
 
 class InterruptedRunError(CkpttoolError):
@@ -82,3 +82,39 @@ def stoppable() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def finishing() -> Iterator[Callable[[float], bool]]:
+    """For commands that run until they are asked to stop: a signal lets the step finish.
+
+    Gives a function that waits for some seconds, and returns true at once when SIGINT or
+    SIGTERM came, before or while it waited. A second signal ends the process at once.
+    """
+    import select
+
+    stopped = False
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        nonlocal stopped
+        if stopped:
+            os._exit(128 + number)
+        stopped = True
+
+    def wait(seconds: float) -> bool:
+        if not stopped:
+            select.select([reader], [], [], seconds)
+        return stopped
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    wakeup = signal.set_wakeup_fd(writer)
+    try:
+        yield wait
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(reader)
+        os.close(writer)

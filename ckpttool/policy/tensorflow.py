@@ -101,7 +101,7 @@ def _manager(
             text += f", and only {duration(swept.since_preserved)} after the last preserved one"
         result.drop[swept.prefix] = Reason("max-to-keep", text)
         hours = math.floor(swept.since_preserved / _HOUR * 100) / 100
-        if hours > 0:
+        if every and hours > 0:
             result.unless[swept.prefix] = f"--keep-every-n-hours {hours:g}"
     if facts.stamped:
         result.last_preserved = replay.last_preserved
@@ -158,9 +158,7 @@ def _count(
         place += 1
         if prefix not in result.drop:
             which = "newest" if place == 1 else f"{ordinal(place)} newest"
-            result.keep[prefix] = Reason(
-                "max-to-keep", f"the {which} (--max-to-keep {retention.max_to_keep})"
-            )
+            result.keep[prefix] = Reason("max-to-keep", f"the {which} of {retention.max_to_keep}")
             continue
         also = result.unless.get(prefix)
         enough = f"--max-to-keep {place}"

@@ -1,8 +1,10 @@
-"""Numbers as a reason says them: durations and sizes in short words."""
+"""Durations, sizes and ordinals in short words, and durations read back from them."""
 
 from __future__ import annotations
 
-__all__ = ["duration", "ordinal", "size"]
+import re
+
+__all__ = ["duration", "ordinal", "parse_duration", "size"]
 
 _STEPS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
@@ -30,3 +32,19 @@ def ordinal(number: int) -> str:
     if number % 100 in {11, 12, 13}:
         return f"{number}th"
     return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"
+
+
+_UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|min|h|d|w)?")
+
+
+def parse_duration(text: str) -> float:
+    """``7d``, ``1.5h``, ``10m``, ``90`` (seconds) → seconds.
+
+    Raises:
+        ValueError: not of that form.
+    """
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None:
+        raise ValueError(f"not a duration: {text!r}")
+    return float(match[1]) * _UNITS[match[2] or "s"]

@@ -131,7 +131,7 @@ class Directory(Protocol):
     ) -> NewFile:
         """Start a file that appears as ``name`` when it is committed.
 
-        With ``expected``, it takes the place of that very file or of none.
+        With ``expected``, it takes the place of that very file or of none, and its time.
 
         Raises:
             RefusedError: id ``exists``: the name is taken and ``overwrite`` is false

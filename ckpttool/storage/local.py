@@ -199,6 +199,7 @@ class LocalNewFile:
             self._fd = -1
             if self._overwrite:
                 if self._expected is not None:
+                    os.utime(self._temporary, ns=(self._expected.mtime_ns,) * 2, dir_fd=where)
                     self._directory.check_same(self._expected)
                 os.replace(self._temporary, self._name, src_dir_fd=where, dst_dir_fd=where)
             else:

@@ -64,7 +64,7 @@ FIVE = managed([5 * HOUR, 4 * HOUR, 3 * HOUR, 2 * HOUR, 1 * HOUR])
 
 
 def test_manager_keeps_the_newest_n_and_says_what_would_have_kept_the_others() -> None:
-    outcome = decide(FIVE, Retention(max_to_keep=2), NOW)
+    outcome = decide(FIVE, Retention(max_to_keep=2, every_n_hours=9.0), NOW)
     assert numbers(outcome, "delete") == [1, 2, 3]
     assert [d.unless for d in outcome.of("delete")] == [
         "--max-to-keep 5 or --keep-every-n-hours 1",

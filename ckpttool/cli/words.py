@@ -1,0 +1,25 @@
+"""Words that several views print: counts and times."""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["count", "when"]
+
+
+def count(number: int, noun: str) -> str:
+    """``1 checkpoint``, ``2 checkpoints``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def when(timestamp: float) -> str:
+    """Local time to the minute; the number itself where no calendar has it."""
+    if math.isfinite(timestamp):
+        from datetime import UTC, datetime
+
+        try:
+            local = datetime.fromtimestamp(timestamp, UTC).astimezone()
+            return local.strftime("%Y-%m-%d %H:%M")
+        except (OverflowError, OSError, ValueError):
+            pass
+    return repr(timestamp)
