@@ -17,6 +17,7 @@ import click
 from click.shell_completion import CompletionItem, ShellComplete
 
 from ckpttool.cli.output import Output
+from ckpttool.errors import CkpttoolError
 
 __all__ = ["addresses", "answer", "files", "variables"]
 
@@ -43,16 +44,42 @@ def answer(shell: str, arguments: list[str], out: Output, root: click.Command) -
         arguments = _words_of(os.environ.get("COMP_LINE", ""), os.environ.get("COMP_POINT", ""))
     if not arguments:
         return 0
-    *before, incomplete = arguments
-    completer = ShellComplete(root, {"obj": out}, "ckpttool", "_CKPTTOOL_COMPLETE")
-    for item in completer.get_completions(before, incomplete):
-        found = files(incomplete) if item.type in {"file", "dir"} else [item]
-        for candidate in found:
+    *before, word = arguments
+    try:
+        for candidate in _candidates(before, word, out, root):
             if "\n" in candidate.value:
                 continue  # a line a candidate: this one cannot be said
-            about = f"\t{candidate.help}" if candidate.help and shell != "bash" else ""
-            out.write(f"{candidate.value}{about}\n")
+            if shell == "bash":
+                out.write(_for_readline(candidate.value, word) + "\n")
+            else:
+                about = f"\t{candidate.help}" if candidate.help else ""
+                out.write(f"{candidate.value}{about}\n")
+    except (CkpttoolError, OSError, click.ClickException):
+        pass
     return 0
+
+
+def _candidates(
+    before: list[str], word: str, out: Output, root: click.Command
+) -> Iterator[CompletionItem]:
+    """What the word can become, as whole words."""
+    option, value = _option_and_value(word)
+    completer = ShellComplete(root, {"obj": out}, "ckpttool", "_CKPTTOOL_COMPLETE")
+    for item in completer.get_completions(before, word):
+        for found in files(value) if item.type in {"file", "dir"} else [item]:
+            yield CompletionItem(option + found.value, help=found.help)
+
+
+def _option_and_value(word: str) -> tuple[str, str]:
+    """``--output=run/`` → ``--output=`` and ``run/``; any other word is all value."""
+    option, equals, value = word.partition("=")
+    return (option + equals, value) if equals and option.startswith("--") else ("", word)
+
+
+def _for_readline(candidate: str, word: str) -> str:
+    """The candidate without the start of the word that readline leaves standing."""
+    replaced = _unquoted(os.environ.get("COMP_WORD", word))
+    return candidate[len(word) - len(replaced) :] if word.endswith(replaced) else candidate
 
 
 def addresses(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -127,19 +154,27 @@ def _words_of(line: str, point: str) -> list[str]:
     """
     raw = os.fsencode(line)  # COMP_POINT counts bytes
     text = os.fsdecode(raw[: int(point)] if point.isdigit() else raw)
-    for closing in ("", "'", '"'):  # a quote may still be open
-        lexer = shlex.shlex(text + closing, posix=True, punctuation_chars=False)
-        lexer.whitespace_split = True
-        lexer.commenters = ""
-        try:
-            words = list(lexer)
-        except ValueError:
-            continue
-        break
-    else:
-        return []
-    if not closing and text[-1:].isspace():
+    words = _split(text) or []
+    if text[-1:].isspace() and not (words and words[-1].endswith(text[-1])):
         words.append("")
     while words and re.fullmatch(r"\w+=.*", words[0], re.DOTALL):
         del words[0]  # an assignment in front of the command
     return words[1:]
+
+
+def _unquoted(word: str) -> str:
+    words = _split(word)
+    return words[0] if words else word
+
+
+def _split(text: str) -> list[str] | None:
+    """Words as a shell sees them, where the last one may have an open quote."""
+    for closing in ("", "'", '"'):
+        lexer = shlex.shlex(text + closing, posix=True)
+        lexer.whitespace_split = True
+        lexer.commenters = ""
+        try:
+            return list(lexer)
+        except ValueError:
+            continue
+    return None

@@ -61,7 +61,7 @@ def _guarded(arguments: list[str], out: Output) -> int:
         code = dispatch(arguments, out)
         out.flush()
         return code
-    except Exception as exception:
+    except Exception as exception:  # noqa: BLE001 - the one place where every error is said
         from ckpttool.cli.failure import as_error
 
         error = as_error(exception)

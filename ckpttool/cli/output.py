@@ -33,6 +33,10 @@ ProgressChoice = Literal["auto", "json", "none"]
 _HELD_IN_MEMORY = 16 * 2**20
 
 
+#: Below this, tables would show nothing: the terminal wraps the lines instead.
+_NARROWEST = 20
+
+
 class OutputClosed(BaseException):
     """The reader of stdout has gone (``list | head -1``): end quietly with 141."""
 
@@ -322,12 +326,12 @@ def _is_terminal(stream: TextIO | None) -> bool:
 def _width(terminal: TextIO | None) -> int:
     columns = os.environ.get("COLUMNS", "")
     if columns.isascii() and columns.isdigit() and int(columns) > 0:
-        return int(columns)
+        return max(int(columns), _NARROWEST)
     try:
         width = os.get_terminal_size(terminal.fileno()).columns if terminal else 0
     except (OSError, ValueError):
         width = 0
-    return width or 80
+    return max(width, _NARROWEST) if width else 80
 
 
 def _stdout_failed(error: OSError) -> NoReturn:

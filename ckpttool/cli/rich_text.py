@@ -34,6 +34,7 @@ class RichText:
         self._console = Console(
             file=self._stream,
             width=screen.width,
+            height=25,  # with both, rich does not guess the size, as it does for TERM=dumb
             force_terminal=screen.color,
             color_system="standard" if screen.color else None,
             no_color=not screen.color,

@@ -83,13 +83,23 @@ class Screen:
 
 
 def tab_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Rows of cells as tab-separated lines, escaped, some hundred lines a piece."""
-    rest = iter(rows)
-    while batch := [
-        "\t".join(row if "".join(row).isprintable() else map(escape, row))
-        for row in islice(rest, _BATCH)
-    ]:
-        yield "\n".join(batch) + "\n"
+    """Rows of cells as tab-separated lines, escaped, some hundred lines a piece.
+
+    When the rows break off with an error, those before it are given first.
+    """
+    lines: list[str] = []
+    try:
+        for row in rows:
+            lines.append("\t".join(row if "".join(row).isprintable() else map(escape, row)))
+            if len(lines) == _BATCH:
+                yield "\n".join(lines) + "\n"
+                lines = []
+    except Exception:
+        if lines:
+            yield "\n".join(lines) + "\n"
+        raise
+    if lines:
+        yield "\n".join(lines) + "\n"
 
 
 def bytes_text(count: int) -> str:

@@ -75,7 +75,7 @@ def explain(topic: str | None = None) -> ExplainResult:
     ids = sorted(name[:-3] for name in os.listdir(_HOME) if name.endswith(".md"))
     if topic is None:
         return ExplainResult(tuple(map(_read, ids)), single=False)
-    if topic.isascii() and topic.isdigit() and int(topic) in EXIT_CODES:
+    if topic in map(str, EXIT_CODES):
         code = int(topic)
         entries = tuple(entry for entry in map(_read, ids) if code in entry.exit_codes)
         return ExplainResult(entries, False, code, EXIT_CODES[code])
@@ -102,7 +102,7 @@ def _unknown(topic: str, wanted: str, ids: list[str]) -> NotFoundError:
 
     near = get_close_matches(wanted, ids, n=3, cutoff=0.5)
     return NotFoundError(
-        f"there is no explanation of {topic!r}",
+        f"there is no explanation of '{topic}'",
         why=f"it is none of the {len(ids)} error ids and no exit code",
         hint=f"did you mean: {', '.join(near)}" if near else "ckpttool explain lists them all",
         id="no-explanation",

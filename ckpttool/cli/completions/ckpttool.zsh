@@ -9,7 +9,7 @@ _ckpttool() {
     for line in "${(@f)$(_CKPTTOOL_COMPLETE=zsh "${words[1]}" "${(@Q)words[2,CURRENT]}" 2>/dev/null)}"; do
         [[ -n $line ]] || continue
         value=${line%%$'\t'*}
-        if [[ $value == *[/@\[] ]]; then
+        if [[ $value == *[/@=] ]]; then
             open_values+=("$value")
             open_lines+=("${line/$'\t'/  -- }")
         else

@@ -1,0 +1,138 @@
+"""SIGINT 130, SIGTERM 143, the second one at once; with clean-up, without traceback (F19)."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.support.command import clean_environment
+from tests.support.stand_in import stand_in
+
+#: Says that it is ready, waits, and says when it was allowed to clean up.
+WORK = """
+    with open(arguments[-1], "w") as log:
+        try:
+            print("ready", file=log, flush=True)
+            time.sleep(60)
+        finally:
+            print("cleaned", file=log, flush=True)
+"""
+STUBBORN = """
+    with open(arguments[-1], "w") as log:
+        try:
+            print("ready", file=log, flush=True)
+            time.sleep(60)
+        finally:
+            print("cleaning", file=log, flush=True)
+            time.sleep(60)
+"""
+
+
+def start(body: str, log, *options: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        stand_in(body, *options, str(log)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=clean_environment(),
+    )
+    wait_for(log, "ready")
+    return process
+
+
+def wait_for(log, word: str) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if log.exists() and word in log.read_text():
+            return
+        time.sleep(0.02)
+    pytest.fail(f"the child never said {word!r}")
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "id"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+)
+def test_a_signal_cleans_up_and_says_what_it_was(number, code, id, tmp_path) -> None:
+    log = tmp_path / "log"
+    process = start(WORK, log)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=10)
+    assert process.returncode == code
+    assert log.read_text() == "ready\ncleaned\n"
+    assert err.startswith(f"error: stopped by {signal.Signals(number).name}\n")
+    assert err.endswith(f"[{id}]\n")
+    assert len(err.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"]
+)
+def test_the_second_signal_ends_it_at_once(number, code, tmp_path) -> None:
+    log = tmp_path / "log"
+    process = start(STUBBORN, log)
+    process.send_signal(signal.SIGINT)
+    wait_for(log, "cleaning")
+    began = time.monotonic()
+    process.send_signal(number)
+    process.communicate(timeout=10)
+    assert time.monotonic() - began < 5
+    assert process.returncode == code
+
+
+def test_with_json_a_signal_is_an_error_object(tmp_path) -> None:
+    process = start(WORK, tmp_path / "log", "--json")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+    assert out == ""
+    assert json.loads(err)["code"] == 130
+    assert json.loads(err)["id"] == "interrupted"
+
+
+def test_an_ignored_interrupt_stays_ignored(tmp_path) -> None:
+    """A shell starts `command &` in a script with SIGINT ignored."""
+    log = tmp_path / "log"
+    body = WORK.replace("time.sleep(60)", "time.sleep(1.5)") + "\n    return 0"
+    argv = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *stand_in(body, str(log))]
+    process = subprocess.Popen(argv, env=clean_environment())
+    wait_for(log, "ready")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=10) == 0
+
+
+def test_a_writer_that_waits_for_its_reader_can_be_interrupted(tmp_path) -> None:
+    """What is still in the buffers is dropped, not waited for."""
+    log = tmp_path / "log"
+    body = """
+        open(arguments[-1], "w").write("ready")
+        while True:
+            out.write("x" * 65536)
+    """
+    process = start(body, log)
+    time.sleep(0.5)  # until the pipe is full
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=10) == 130
+    process.communicate()
+
+
+def test_an_interrupt_while_modules_are_imported_is_as_quiet(tmp_path) -> None:
+    """Whatever moment it hits, there is never a traceback of ours past the first imports."""
+    seen = set()
+    for delay in (0.02, 0.03, 0.04, 0.06):
+        process = subprocess.Popen(
+            stand_in("import click, rich.table, rich.markdown, json, decimal; time.sleep(9)"),
+            stderr=subprocess.PIPE,
+            text=True,
+            env=clean_environment(),
+        )
+        time.sleep(delay + 0.1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=10)
+        seen.add(process.returncode)
+        if process.returncode == 130:
+            assert "Traceback" not in err
+    assert 130 in seen

@@ -1,0 +1,132 @@
+"""On a terminal: people's form, colours when wanted, any width, any locale (F10, F24)."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.support.stand_in import stand_in
+from tests.support.terminal import run_in_terminal
+
+ESCAPE = "\x1b["
+HOSTILE = "a\x1b[31mred\x1b[0m\nnext\u202eline\x9b"
+
+
+def test_a_terminal_gets_the_form_for_people() -> None:
+    run = run_in_terminal(["explain"])
+    assert run.returncode == 0
+    assert f"{ESCAPE}1m" in run.output
+    assert "\t" not in run.output
+
+
+@pytest.mark.parametrize(
+    ("args", "env"),
+    [
+        (["explain"], {"NO_COLOR": "1"}),
+        (["explain"], {"TERM": "dumb"}),
+        (["explain", "--color", "never"], {}),
+        (["--color", "never", "explain"], {}),
+    ],
+)
+def test_colours_can_be_declined(args, env) -> None:
+    run = run_in_terminal(args, env=env)
+    assert run.returncode == 0
+    assert ESCAPE not in run.output
+    assert "\t" not in run.output, "it is still the form for people"
+
+
+def test_an_empty_no_color_does_not_count() -> None:
+    assert ESCAPE in run_in_terminal(["explain"], env={"NO_COLOR": ""}).output
+
+
+def test_color_always_beats_no_color_and_a_pipe(run_cli) -> None:
+    result = run_cli(["explain", "--color", "always"])
+    assert ESCAPE in result.stdout
+    assert "\t" not in result.stdout
+    assert ESCAPE in run_cli(["explain", "nonsense", "--color", "always"]).stderr
+
+
+@pytest.mark.parametrize("columns", [200, 40, 10, 1])
+@pytest.mark.parametrize("args", [["explain"], ["explain", "internal"], ["doctor"], ["--help"]])
+def test_any_width(args, columns) -> None:
+    run = run_in_terminal(args, columns=columns)
+    assert run.returncode == 0
+    assert run.output.strip()
+
+
+def test_a_narrow_table_wraps_into_the_width() -> None:
+    run = run_in_terminal(["explain"], columns=60, env={"NO_COLOR": "1"})
+    assert max(map(len, run.lines)) <= 60
+
+
+def test_columns_in_the_environment_count_without_a_terminal(run_cli) -> None:
+    result = run_cli(["explain", "--color", "always"], env={"COLUMNS": "50"})
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", result.stdout)
+    assert max(map(len, plain.splitlines())) <= 50
+
+
+ASCII = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+
+
+@pytest.mark.parametrize("env", [ASCII, {"PYTHONIOENCODING": "ascii"}], ids=["locale C", "ascii"])
+def test_an_ascii_terminal_shows_escapes(env) -> None:
+    body = r"""
+        out.settings.color = "always"
+        for piece in out.screen.table([Column("n\xe4me")], [("gr\xf6\xdfe",), ("\udcff",)]):
+            from ckpttool.cli.rich_text import RichText
+            out.write(RichText(out.screen).render(piece))
+        raise CorruptError("gr\xf6\xdfe")
+    """
+    argv = stand_in("from ckpttool.cli.screen import Column\n" + body.replace("\n        ", "\n"))
+    run = run_in_terminal([], argv=argv, env=env)
+    assert run.returncode == 20
+    assert r"gr\xf6\xdfe" in run.output
+    assert r"\xff" in run.output
+    assert run.output.isascii()
+
+
+@pytest.mark.parametrize("env", [ASCII, {"LC_ALL": "en_US.ISO-8859-1"}, {"HOME": None}])
+@pytest.mark.parametrize("args", [["explain"], ["doctor"], ["explain", "internal"], ["--help"]])
+def test_any_locale_and_no_home(args, env) -> None:
+    run = run_in_terminal(args, env=env)
+    assert run.returncode == 0
+    assert "Traceback" not in run.output
+
+
+def test_what_a_person_typed_comes_back_escaped(run_cli) -> None:
+    result = run_cli(["explain", HOSTILE])
+    assert result.returncode == 10
+    assert r"a\x1b[31mred\x1b[0m\nnext\u202eline\u009b" in result.stderr
+    assert ESCAPE not in result.stderr
+    assert len(result.stderr.splitlines()) == 3
+
+
+def test_an_argument_that_is_not_utf8(run_cli) -> None:
+    result = run_cli(["explain", b"caf\xe9"])
+    assert result.returncode == 10
+    assert r"caf\xe9" in result.stderr
+    result = run_cli(["explain", b"caf\xe9", "--json"])
+    assert "caf\\ufffd" in result.stderr
+
+
+def test_an_unknown_command_with_terminal_sequences(run_cli) -> None:
+    result = run_cli([HOSTILE])
+    assert result.returncode == 2
+    assert ESCAPE not in result.stderr
+
+
+def test_an_unknown_option_with_terminal_sequences(run_cli) -> None:
+    result = run_cli(["explain", f"--{HOSTILE}"])
+    assert result.returncode == 2
+    assert ESCAPE not in result.stderr
+
+
+def test_a_question_is_asked_on_stderr_and_answered() -> None:
+    body = 'out.confirm("delete 3 files?"); return 0'
+    yes = run_in_terminal([], argv=stand_in(body), keys="y\n")
+    assert yes.returncode == 0
+    assert "delete 3 files? [y/N]" in yes.output
+    no = run_in_terminal([], argv=stand_in(body), keys="\n")
+    assert no.returncode == 4
+    assert "[cancelled]" in no.output

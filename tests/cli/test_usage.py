@@ -1,0 +1,186 @@
+"""The command line itself: what is refused, what is suggested, what is not imported."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from ckpttool.cli.app import ALIASES, COMMANDS, root
+from ckpttool.version import __version__
+from tests.support.command import clean_environment
+
+
+def command_of(name: str) -> click.Command:
+    command = root.get_command(click.Context(root), name)
+    assert command is not None
+    return command
+
+
+def test_version(run_cli) -> None:
+    result = run_cli(["--version"])
+    assert (result.returncode, result.stdout) == (0, f"ckpttool {__version__}\n")
+
+
+def test_help_lists_every_command_and_alias(run_cli) -> None:
+    result = run_cli(["--help"])
+    assert result.returncode == 0
+    shown = [line.split("  ")[1] for line in result.stdout.splitlines() if line.startswith("  ")]
+    for name in COMMANDS:
+        alias = next((alias for alias, of in ALIASES.items() if of == name), None)
+        assert (f"{name}, {alias}" if alias else name) in shown
+
+
+def test_no_command_shows_the_help_on_stderr(run_cli) -> None:
+    result = run_cli([])
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == run_cli(["--help"]).stdout
+
+
+@pytest.mark.parametrize("args", [["--help"], ["--version"], []])
+def test_the_front_page_imports_no_command(args) -> None:
+    code = (
+        "import sys; from ckpttool.cli.main import main; main(sys.argv[1:]);"
+        "print(*sys.modules, sep='\\n', file=sys.stderr)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code, *args],
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+        check=True,
+    )
+    loaded = set(result.stderr.splitlines())
+    assert "ckpttool.cli.app" in loaded
+    assert {name for name in loaded if name.startswith("ckpttool.cli.commands.")} == set()
+    assert loaded & {"rich", "json", "tempfile", "importlib.metadata", "ckpttool.storage"} == set()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_says_what_the_table_says(name) -> None:
+    command = command_of(name)
+    assert command.name == name
+    assert (command.help or "").partition("\n")[0] == COMMANDS[name]
+    assert command.callback is not None
+
+
+def test_every_module_of_commands_is_in_the_table() -> None:
+    folder = Path(importlib.import_module("ckpttool.cli.commands").__path__[0])
+    assert {path.stem for path in folder.glob("*.py")} - {"__init__"} == set(COMMANDS)
+
+
+def test_aliases_are_the_commands() -> None:
+    for alias, name in ALIASES.items():
+        assert command_of(alias) is command_of(name)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_options_mean_the_same_everywhere(name) -> None:
+    """The words of an option are the same in every command that has it."""
+    meanings = {
+        option.opts[-1]: option.help
+        for option in command_of("list").params
+        if isinstance(option, click.Option)
+    }
+    for option in command_of(name).params:
+        if isinstance(option, click.Option):
+            assert option.help, f"{name} {option.opts} has no help"
+            assert option.help == meanings.get(option.opts[-1], option.help)
+    long = {opt for option in command_of(name).params for opt in option.opts}
+    assert {"--color", "--no-input", "--verbose", "-v"} <= long
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("lst", "list"), ("inpsect", "inspect"), ("lode", "load"), ("gte", "get")]
+)
+def test_a_misspelt_command_is_recognised(typed, meant, run_cli) -> None:
+    result = run_cli([typed])
+    assert result.returncode == 2
+    assert f"did you mean: ckpttool {meant}" in result.stderr
+    assert result.stderr.endswith("[no-such-command]\n")
+
+
+def test_a_path_is_no_command(run_cli) -> None:
+    result = run_cli(["run/model.ckpt-1000"])
+    assert result.returncode == 2
+    assert "there is no command 'run/model.ckpt-1000'" in result.stderr
+    assert "next: ckpttool --help" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "what", "hint"),
+    [
+        (["explain", "--jsn"], "--json", "ckpttool explain --help"),
+        (["explain", "a", "b"], "unexpected extra argument (b)", "ckpttool explain --help"),
+        (["completion"], "missing argument", "ckpttool completion --help"),
+        (["completion", "tcsh"], "'bash', 'zsh', 'fish'", "ckpttool completion --help"),
+        (["explain", "--color", "blue"], "'auto', 'always', 'never'", "ckpttool explain --help"),
+        (["--frobnicate"], "no such option '--frobnicate'", "ckpttool --help"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_a_usage_error_is_three_lines_and_2(args, what, hint, run_cli) -> None:
+    result = run_cli(args)
+    assert (result.returncode, result.stdout) == (2, "")
+    lines = result.stderr.splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("error: ")
+    assert what in lines[0]
+    assert lines[2] == f"  next: {hint}  [usage]"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["explain", "--json", "--jsn"],
+        ["explain", "--jsn", "--json"],
+        ["explain", "--json", "a", "b"],
+        ["explain", "--json", "-q"],
+        ["nonsense", "--json"],
+        ["--json"],
+        ["nonsense", "--ndjson"],
+    ],
+    ids=" ".join,
+)
+def test_with_json_a_usage_error_is_one_object(args, run_cli) -> None:
+    result = run_cli(args)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert json.loads(result.stderr)["code"] == 2
+
+
+def test_json_behind_two_dashes_is_an_argument(run_cli) -> None:
+    result = run_cli(["explain", "--", "--json"])
+    assert result.returncode == 10
+    assert result.stderr.startswith("error: there is no explanation of '--json'")
+
+
+@pytest.mark.parametrize(
+    "args", [["-v", "-v", "explain", "nonsense"], ["explain", "nonsense", "-vv"]], ids=" ".join
+)
+def test_verbose_counts_before_and_after_the_command(args, run_cli) -> None:
+    result = run_cli(args)
+    assert result.returncode == 10
+    assert "Traceback" in result.stderr
+
+
+def test_verbose_once_before_and_once_after(run_cli) -> None:
+    assert "Traceback" in run_cli(["-v", "explain", "nonsense", "-v"]).stderr
+    assert "Traceback" not in run_cli(["-v", "explain", "nonsense"]).stderr
+
+
+def test_verbose_is_a_member_of_an_error_object(run_cli) -> None:
+    report = json.loads(run_cli(["explain", "nonsense", "--json", "-vv"]).stderr)
+    assert report["traceback"].startswith("Traceback")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_every_command(name, run_cli) -> None:
+    result = run_cli([name, "-h"])
+    assert result.returncode == 0
+    assert result.stdout.startswith(f"Usage: ckpttool {name} ")
+    assert max(map(len, result.stdout.splitlines())) <= 100
