@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ckpttool.errors import CkpttoolError, CorruptError, LimitError, UnsupportedError
 from ckpttool.formats.crc32c import crc, mask
 from ckpttool.formats.snappy import decompress
-from ckpttool.formats.wire import read_varint
+from ckpttool.formats.wire import encode_varint, read_varint
 from ckpttool.limits import Limits
 from ckpttool.storage.base import ReadableFile
 
@@ -81,8 +81,9 @@ class Table:
         limits: bounds on blocks, keys and entries.
 
     Attributes:
-        padding_clean: whether the unused bytes of the footer are zero, as every writer
-            leaves them; no reader depends on them.
+        padding_clean: whether the footer's numbers are spelled with no byte too many and
+            the bytes behind them are zero, as every writer does; no reader depends on it.
+        spare_bytes: bytes that lie in no block; writers leave none.
 
     Raises:
         CorruptError: ids ``table-empty``, ``table-magic``, ``table-footer``,
@@ -102,6 +103,8 @@ class Table:
         self._handles: list[Handle] = []
         self._last_keys: list[bytes] = []
         self._read_index(index)
+        blocks = sum(handle.size + _TRAILER_BYTES for handle in (*self._handles, metaindex, index))
+        self.spare_bytes = max(0, file.stat.size - FOOTER_BYTES - blocks)
 
     @property
     def block_count(self) -> int:
@@ -203,7 +206,8 @@ class Table:
                 numbers.append(value)
         except CkpttoolError as error:
             raise self._footer_error(error.why) from None
-        self.padding_clean = not any(footer[pos : -len(MAGIC)])
+        spelled = b"".join(map(encode_varint, numbers))
+        self.padding_clean = footer == spelled.ljust(FOOTER_BYTES - len(MAGIC), b"\0") + MAGIC
         handles = Handle(*numbers[:2]), Handle(*numbers[2:])
         for handle, name in zip(handles, ("metaindex", "index"), strict=True):
             if handle.end > size - FOOTER_BYTES:

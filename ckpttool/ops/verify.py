@@ -87,7 +87,7 @@ def verify(
             a SavedModel.
         level: ``deep`` compares every byte with its checksum; ``quick`` looks at the
             structure only.
-        jobs: threads that read; None: one.
+        jobs: threads that read; None: as many as pay.
         limits: bounds on what the files may claim; None: those of this process.
         progress: called with bytes done and bytes in all.
 
@@ -109,7 +109,7 @@ def verify(
             directory,
             resolved.prefix,
             level=level,
-            jobs=jobs or 1,
+            jobs=jobs,
             limits=limits,
             progress=progress,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 
 from ckpttool.cli.escape import escape
@@ -169,13 +170,18 @@ def _why(skipped: NotChecked) -> str:
 
 
 def _finding(result: VerifyResult, finding: Finding) -> dict[str, object]:
-    return {
+    found: dict[str, object] = {
         "id": finding.id,
         "severity": finding.severity,
         "object": finding.object,
         "message": finding.message,
         "source": result.address,
     }
+    if not finding.object.isascii():
+        exact = finding.object.encode("utf-8", "surrogateescape")
+        if exact.decode("utf-8", "replace") != finding.object:
+            found["object_base64"] = b64encode(exact).decode()
+    return found
 
 
 def _not_checked(result: VerifyResult, skipped: NotChecked) -> dict[str, object]:

@@ -45,7 +45,7 @@ def check_bundle(
     base: str,
     *,
     level: Level,
-    jobs: int,
+    jobs: int | None,
     limits: Limits,
     progress: Progress | None,
 ) -> BundleReport:
@@ -58,7 +58,7 @@ def check_bundle(
         directory: where its files lie; it stays the caller's.
         base: its prefix there.
         level: with (``deep``) or without (``quick``) the bytes of the variables.
-        jobs: threads that read.
+        jobs: threads that read; None: as many as pay.
         limits: bounds on what its files may claim.
         progress: told of bytes done and of all bytes.
 
@@ -100,7 +100,7 @@ class _Check:
         base: str,
         *,
         level: Level,
-        jobs: int,
+        jobs: int | None,
         limits: Limits,
         progress: Progress | None,
     ) -> None:

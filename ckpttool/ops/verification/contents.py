@@ -95,13 +95,7 @@ class Contents:
         self._deep = deep
         self._scanned = False
         self._index = BundleIndex(file, limits, self._damaged)
-        if not self._index.table.padding_clean:
-            report.add(
-                "footer-padding",
-                "error",
-                self._path,
-                "the unused bytes of its footer are not zero, as every writer leaves them",
-            )
+        self._check_spare()
         header = self._index.found_header
         self.num_shards = header.num_shards if header else None
         self.big_endian = self._index.header.big_endian
@@ -112,6 +106,25 @@ class Contents:
         if not self._scanned:
             self.whole = False
             self._report.add_error(error, self._path)
+
+    def _check_spare(self) -> None:
+        """The bytes of the index that no checksum covers."""
+        table = self._index.table
+        if not table.padding_clean:
+            self._report.add(
+                "footer-padding",
+                "error",
+                self._path,
+                "its footer is not what a writer makes of its two block addresses: the rest of "
+                "it should be zeros",
+            )
+        if table.spare_bytes:
+            self._report.add(
+                "index-spare-bytes",
+                "warning",
+                self._path,
+                f"{table.spare_bytes} of its bytes lie in no block, and nothing reads them",
+            )
 
     def scan(self) -> None:
         """Go through all entries, once.

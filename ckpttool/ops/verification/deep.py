@@ -6,6 +6,7 @@ more from the file that bears the name now, and what still does not is said to b
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 
@@ -28,6 +29,11 @@ from ckpttool.storage import Directory, ReadableFile
 
 __all__ = ["Progress", "check_bytes"]
 
+#: Bytes from which on more than one thread is started unasked; fewer take 20 ms.
+_WORTH_THREADS = 2**28
+#: More threads than this wait for memory or the disk.
+_MOST_THREADS = 4
+
 #: Told of bytes done and of all bytes.
 Progress = Callable[[int, int], None]
 
@@ -37,13 +43,17 @@ def check_bytes(
     directory: Directory,
     *,
     big_endian: bool,
-    jobs: int,
+    jobs: int | None,
     progress: Progress | None,
     report: Report,
     coverage: Coverage,
 ) -> None:
-    """Compare every claimed byte of the files with its checksum."""
+    """Compare every claimed byte of the files with its checksum.
+
+    ``jobs`` is the number of threads; None: as many as pay.
+    """
     total = sum(file.readable for file in files)
+    threads = jobs or (_threads() if total >= _WORTH_THREADS else 1)
     done = 0
 
     def advance(nbytes: int) -> None:
@@ -61,7 +71,7 @@ def check_bytes(
         found: list[Mismatch] = []
         try:
             check = partial(_check, opened, file, big_endian)
-            for nbytes, mismatches in each(check, units(file.extents, file.length), jobs):
+            for nbytes, mismatches in each(check, units(file.extents, file.length), threads):
                 advance(nbytes)
                 found += mismatches
             changed = opened.changed()
@@ -79,6 +89,14 @@ def check_bytes(
                 + ("" if found else "; what was read matched"),
             )
         _tell(file, found, report, coverage)
+
+
+def _threads() -> int:
+    """Threads that pay: reading and summing up run outside the interpreter's lock."""
+    try:
+        return min(len(os.sched_getaffinity(0)), _MOST_THREADS)
+    except AttributeError:  # not on macOS
+        return min(os.cpu_count() or 1, _MOST_THREADS)
 
 
 def _check(

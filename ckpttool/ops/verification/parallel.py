@@ -17,7 +17,8 @@ def each(
     """``work`` of every piece, in no order when ``jobs`` is more than one.
 
     Results come out in the caller's thread, so a bar can be drawn between them. An error
-    of ``work`` is raised there; threads end when it is, or when the caller stops early.
+    of ``work`` is raised there. Threads take no new piece when it is, or when the caller
+    stops early; they are not waited for, since a piece may be large.
     """
     if jobs == 1:
         yield from map(work, pieces)
@@ -41,9 +42,8 @@ def each(
             results.put(error)
         results.put(None)
 
-    threads = [Thread(target=run, daemon=True) for _ in range(jobs)]
-    for thread in threads:
-        thread.start()
+    for _ in range(jobs):
+        Thread(target=run, daemon=True).start()
     try:
         running = jobs
         while running:
@@ -56,5 +56,3 @@ def each(
                 yield result[0]
     finally:
         stop.set()
-        for thread in threads:
-            thread.join()
