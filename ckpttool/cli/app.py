@@ -30,6 +30,7 @@ COMMANDS = {
     "state": "Show the state file of a run, and what is wrong with it.",
     "latest": "Print the newest whole checkpoint of a run.",
     "prune": "Delete old checkpoints by a retention policy; every decision has a reason.",
+    "repartition": "Write the same variables in other data files or other slices.",
     "explain": "Explain an error id or an exit code.",
     "doctor": "Show versions, what is installed, and what works here.",
     "completion": "Print the completion script of a shell.",

@@ -21,6 +21,7 @@ __all__ = [
     "command",
     "common",
     "current_output",
+    "destination",
     "filters",
     "jobs",
     "names",
@@ -186,6 +187,11 @@ def dry_run(function: _F) -> _F:
 def yes(function: _F) -> _F:
     """``-y/--yes``: ask nothing."""
     return click.option("-y", "--yes", is_flag=True, help="Do it without asking.")(function)
+
+
+def destination(function: _F) -> _F:
+    """The argument ``DST``: what is written, as ``destination``."""
+    return click.argument("destination", metavar="DST", shell_complete=_addresses)(function)
 
 
 def version(function: _F) -> _F:

@@ -21,14 +21,14 @@ from ckpttool.ops.rewrite.tensors import Bundle, Owner, Tensor
 from ckpttool.policy.partition import BYTES_PER_STRING, Part, Partitioner
 from ckpttool.sources.assemble import Box
 
-__all__ = ["Cut", "Form", "cut", "join_literal"]
+__all__ = ["RESTORABLE", "Cut", "Form", "cut", "join_literal"]
 
 #: What the parts become: slices of one logical variable, or variables of their own.
 Form = Literal["slices", "parts"]
 
 #: Parts of these types TensorFlow can put together (tensor_bundle.cc GetSliceValue);
 #: of any other it restores only exactly the slice that is stored.
-_RESTORABLE = {
+RESTORABLE = {
     "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool",
     "complex64", "complex128", "qint8", "quint8", "qint32",
 }  # fmt: skip
@@ -242,7 +242,7 @@ def _what(before: int, after: int, form: Form) -> str:
 
 
 def _require_restorable(variable: Variable) -> None:
-    if dtype_name(variable.dtype) in _RESTORABLE:
+    if dtype_name(variable.dtype) in RESTORABLE:
         return
     raise RefusedError(
         f"{variable.name} would be cut into slices that TensorFlow cannot put together",
