@@ -18,7 +18,7 @@ from tests.support.command import ROOT
 #: The house rule is "near 400"; a module that grows past it is usually two. A file of tests
 #: may be longer: they are read one at a time.
 MAX_LINES = 450
-MAX_LINES_OF_TESTS = 700
+MAX_LINES_OF_TESTS = 800
 
 #: Paths of one machine, and words of drafts: they do not belong in what others read.
 FORBIDDEN = re.compile(
