@@ -29,6 +29,7 @@ COMMANDS = {
     "verify": "Check structure and every checksum.",
     "state": "Show the state file of a run, and what is wrong with it.",
     "latest": "Print the newest whole checkpoint of a run.",
+    "rm": "Remove checkpoints by name, each as a whole, and keep the state file right.",
     "prune": "Delete old checkpoints by a retention policy; every decision has a reason.",
     "repartition": "Write the same variables in other data files or other slices.",
     "explain": "Explain an error id or an exit code.",

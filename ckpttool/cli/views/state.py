@@ -18,12 +18,19 @@ _NAMED = 10
 
 
 class StateView(View):
-    """A state file; its problems are warnings."""
+    """A state file; its problems are warnings, and with ``check`` the exit code."""
 
     command = "state"
 
-    def __init__(self, result: StateResult) -> None:
+    def __init__(self, result: StateResult, *, check: bool = False) -> None:
         self._result = result
+        self._check = check
+
+    @property
+    def exit_code(self) -> int:
+        """1 with ``check`` where something is wrong; a note is nothing wrong."""
+        wrong = any(problem.severity != "note" for problem in self._result.problems)
+        return 1 if self._check and wrong else 0
 
     def data(self) -> Mapping[str, object]:
         result = self._result

@@ -21,7 +21,7 @@ from ckpttool.storage import open_directory
 from ckpttool.storage.base import FileStat
 from ckpttool.storage.local import LocalDirectory
 
-__all__ = ["PrunePlan", "StateChange", "make_plan", "plan_prune"]
+__all__ = ["PrunePlan", "StateChange", "make_plan", "plan_prune", "read_whole"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +209,18 @@ def _state_change(
     )
     if state == file.state:
         return None
-    return StateChange(found.state_stat, _text(directory, found.state_stat, limits), state)
+    return StateChange(
+        found.state_stat, read_whole(directory, found.state_stat.name, limits), state
+    )
 
 
-def _text(directory: LocalDirectory, seen: FileStat, limits: Limits) -> bytes:
-    file = directory.open(seen.name)
+def read_whole(directory: LocalDirectory, name: str, limits: Limits) -> bytes:
+    """The text of a state file.
+
+    Raises:
+        NotFoundError, UnsafeError, StorageError: it cannot be read.
+    """
+    file = directory.open(name)
     try:
         return file.pread(0, min(file.stat.size, limits.state_bytes))
     finally:
