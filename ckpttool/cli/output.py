@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NoReturn, TextIO
 
 from ckpttool.cli.escape import escape
@@ -31,7 +32,6 @@ ProgressChoice = Literal["auto", "json", "none"]
 #: JSON is held back until it is whole, so that stdout never has half a document; past
 #: this size it waits in a temporary file.
 _HELD_IN_MEMORY = 16 * 2**20
-
 
 #: Below this, tables would show nothing: the terminal wraps the lines instead.
 _NARROWEST = 20
@@ -57,7 +57,12 @@ class Settings:
     def foreseen(cls, arguments: Sequence[str]) -> Settings:
         """The form in which an error of the command line itself is to be said."""
         options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-        return cls(json="--json" in options, ndjson="--ndjson" in options)
+        never = "--color=never" in options or ("--color", "never") in pairwise(options)
+        return cls(
+            json="--json" in options,
+            ndjson="--ndjson" in options,
+            color="never" if never else "auto",
+        )
 
 
 class Output:

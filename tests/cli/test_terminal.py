@@ -36,6 +36,14 @@ def test_colours_can_be_declined(args, env) -> None:
     assert "\t" not in run.output, "it is still the form for people"
 
 
+@pytest.mark.parametrize("args", [["--color", "never", "--jsn"], ["--jsn", "--color=never"]])
+def test_a_usage_error_has_no_colours_either(args) -> None:
+    assert ESCAPE in run_in_terminal(["--jsn"]).output
+    run = run_in_terminal(args)
+    assert run.returncode == 2
+    assert ESCAPE not in run.output
+
+
 def test_an_empty_no_color_does_not_count() -> None:
     assert ESCAPE in run_in_terminal(["explain"], env={"NO_COLOR": ""}).output
 
@@ -127,6 +135,8 @@ def test_a_question_is_asked_on_stderr_and_answered() -> None:
     yes = run_in_terminal([], argv=stand_in(body), keys="y\n")
     assert yes.returncode == 0
     assert "delete 3 files? [y/N]" in yes.output
+    interrupted = run_in_terminal([], argv=stand_in(body), slowly=[("", 1.0), ("\x03", 0.5)])
+    assert interrupted.returncode == 130
     no = run_in_terminal([], argv=stand_in(body), keys="\n")
     assert no.returncode == 4
     assert "[cancelled]" in no.output

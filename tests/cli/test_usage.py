@@ -79,20 +79,28 @@ def test_aliases_are_the_commands() -> None:
         assert command_of(alias) is command_of(name)
 
 
+def options_of(name: str) -> list[click.Option]:
+    return [param for param in command_of(name).params if isinstance(param, click.Option)]
+
+
+def test_options_mean_the_same_everywhere() -> None:
+    """Two commands that have an option say the same of it, in letters and in words."""
+    meanings: dict[str, dict[str, list[str]]] = {}
+    for name in COMMANDS:
+        for option in options_of(name):
+            says = f"{'/'.join(option.opts)}: {option.help}"
+            for spelling in option.opts:
+                meanings.setdefault(spelling, {}).setdefault(says, []).append(name)
+    assert {spelling: says for spelling, says in meanings.items() if len(says) > 1} == {}
+
+
 @pytest.mark.parametrize("name", COMMANDS)
-def test_options_mean_the_same_everywhere(name) -> None:
-    """The words of an option are the same in every command that has it."""
-    meanings = {
-        option.opts[-1]: option.help
-        for option in command_of("list").params
-        if isinstance(option, click.Option)
-    }
-    for option in command_of(name).params:
-        if isinstance(option, click.Option):
-            assert option.help, f"{name} {option.opts} has no help"
-            assert option.help == meanings.get(option.opts[-1], option.help)
-    long = {opt for option in command_of(name).params for opt in option.opts}
-    assert {"--color", "--no-input", "--verbose", "-v"} <= long
+def test_every_command_has_the_common_options_and_explains_all(name) -> None:
+    spellings = {spelling for option in options_of(name) for spelling in option.opts}
+    assert {"--color", "--no-input", "--verbose", "-v"} <= spellings
+    for option in options_of(name):
+        assert option.help, option.opts
+        assert option.help.rstrip("]")[-1] in ".]:" or option.help.endswith("]"), option.help
 
 
 @pytest.mark.parametrize(
