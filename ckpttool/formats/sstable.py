@@ -172,7 +172,8 @@ class Table:
                 low = middle
             else:
                 high = middle
-        for batch in self._decode(data, starts[low : low + 2], where, None):
+        # With the run before it, whose last key may be the same one: that is an error.
+        for batch in self._decode(data, starts[max(low - 1, 0) : low + 2], where, None):
             for found, value in batch:
                 if found == key:
                     return value
