@@ -128,7 +128,7 @@ def run_of(address: str) -> RunAddress | None:
     if there is None:
         return None
     if there.kind == "directory":
-        with open_directory(address) as directory:
+        with open_directory(_without_slash(address)) as directory:
             return None if _is_saved_model(directory) else RunAddress(directory.path)
     folder, base = os.path.split(address)
     with open_directory(folder or ".") as directory:
@@ -152,13 +152,17 @@ def require_run(address: str) -> RunAddress:
         return run
     there = stat_path(address)
     if there is None and stat_path(index_name(address)) is None:
-        raise no_folder(address, address.rstrip("/") or "/")
+        raise no_folder(address, _without_slash(address))
     if there is not None and there.kind == "directory":
         why, hint = "it is a SavedModel", f"ckpttool inspect {shlex.quote(address)}"
     else:
         why = "it is one file or one checkpoint"
         hint = f"give its directory: {os.path.dirname(address) or '.'}"
     raise NotFoundError(f"{address} is not a run directory", why=why, hint=hint, id="not-a-run")
+
+
+def _without_slash(address: str) -> str:
+    return address.rstrip("/") or "/"
 
 
 def _empty() -> UsageError:
@@ -172,7 +176,7 @@ def _empty() -> UsageError:
 
 def _directory(address: str, limits: Limits) -> Resolved:
     """A directory: a SavedModel, its variables, or a run."""
-    with open_directory(address.rstrip("/") or "/") as directory:
+    with open_directory(_without_slash(address)) as directory:
         if _is_saved_model(directory):
             return _saved_model(directory, address, limits)
         parent, base = os.path.split(os.path.abspath(address))
