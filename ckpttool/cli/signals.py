@@ -49,7 +49,7 @@ class Stopped(BaseException):
         kind = InterruptedRunError if self.number == signal.SIGINT else TerminatedRunError
         return kind(
             f"stopped by {signal.Signals(self.number).name}",
-            why="the command did not finish, and left nothing half-written",
+            why="the command did not finish; no file is left half-written",
             hint="run the same command again",
         )
 
