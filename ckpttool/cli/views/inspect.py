@@ -1,0 +1,235 @@
+"""How ``inspect`` looks.
+
+For people: what it is and its style, a few facts, totals, the largest variables (or the
+tree), and what is wrong; of a run, its checkpoints first.
+
+In a pipe, tab-separated lines whose first field says what the line is, so that ``grep``
+and ``cut`` find it. First one value a line:
+
+    kind, style, source, prefix, step, time, variables, parameters, bytes, graph
+
+then, as many of each as there are:
+
+    by-dtype     DTYPE  VARIABLES  PARAMETERS  BYTES
+    by-kind      KIND  VARIABLES  PARAMETERS  BYTES
+    shard        PATH  present|missing  BYTES  BYTES-NEEDED
+    partitioned  NAME  SHAPE  SLICES  AXES
+    largest      NAME  DTYPE  SHAPE  BYTES  KIND
+    scope        NAME  VARIABLES  PARAMETERS  BYTES              (with --tree)
+    variable     NAME  DTYPE  SHAPE  BYTES  KIND                 (with --tree)
+    checkpoint   PREFIX  STEP  TIME  BYTES  whole|incomplete  listed|unlisted  latest|-
+    leftover     PATH  WHY
+    problem      SEVERITY  ID  OBJECT  MESSAGE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ckpttool.cli.screen import Screen, tab_lines
+from ckpttool.cli.view import View
+from ckpttool.cli.views.tree import scope_data, shape_text, tree_rows
+from ckpttool.model import Finding, Shard, Variable
+from ckpttool.ops.census import Partitioned, Total
+from ckpttool.ops.inspect import CheckpointReport, InspectResult
+from ckpttool.ops.run_report import RunReport
+
+__all__ = ["InspectView"]
+
+
+class InspectView(View):
+    """One address; what is wrong with it is data, not a warning."""
+
+    command = "inspect"
+
+    def __init__(self, result: InspectResult) -> None:
+        self._result = result
+
+    @property
+    def exit_code(self) -> int:
+        """0 however much is wrong; of a run whose checkpoint cannot be read, that error's."""
+        error = self._result.unreadable
+        return 0 if error is None else error.exit_code
+
+    def human(self, screen: Screen) -> Iterator[object]:
+        from ckpttool.cli.views.inspect_human import human
+
+        return human(self._result, screen)
+
+    # JSON -----------------------------------------------------------------------------
+
+    def data(self) -> Mapping[str, object]:
+        result, report = self._result, self._result.checkpoint
+        census = report.census if report else None
+        data: dict[str, object] = {
+            "source": result.address,
+            "kind": result.kind,
+            "style": report.style if report else None,
+            "prefix": report.prefix if report else None,
+            "step": result.step,
+            "step_variable": report.step.variable if report and report.step else None,
+            "number": report.number if report else None,
+            "time": report.time if report else None,
+            "variables": census.total.variables if census else None,
+            "parameters": census.total.parameters if census else None,
+            "bytes": census.total.nbytes if census else None,
+            "shards": list(map(_shard, report.shards)) if report else [],
+            "by_dtype": _totals(census.by_dtype) if census else {},
+            "by_kind": _totals(census.by_kind) if census else {},
+            "partitioned": list(map(_partitioned, census.partitioned)) if census else [],
+            "largest": list(map(_variable, census.largest)) if census else [],
+            "writer": None,
+            "graph": {"path": report.graph.path, "bytes": report.graph.nbytes}
+            if report and report.graph
+            else None,
+            "signatures": None,
+            "run": _run(result.run) if result.run else None,
+            "problems": list(map(_problem, result.problems)),
+        }
+        if census and census.scopes:
+            data["tree"] = scope_data(census.scopes)
+        return data
+
+    # Tab-separated lines --------------------------------------------------------------
+
+    def plain(self) -> Iterator[str]:
+        yield from tab_lines(self._facts())
+        if self._result.checkpoint:
+            yield from tab_lines(_checkpoint_rows(self._result.checkpoint))
+        if self._result.run:
+            yield from tab_lines(_run_rows(self._result.run))
+        yield from tab_lines(
+            ("problem", problem.severity, problem.id, problem.object, problem.message)
+            for problem in self._result.problems
+        )
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        data = self.data()
+        graph = self._result.checkpoint.graph if self._result.checkpoint else None
+        for name in (
+            *("kind", "style", "source", "prefix", "step", "time"),
+            *("variables", "parameters", "bytes"),
+        ):
+            value = data[name]
+            yield name, "" if value is None else str(value)
+        yield "graph", graph.path if graph else ""
+
+
+def _checkpoint_rows(report: CheckpointReport) -> Iterator[tuple[str, ...]]:
+    census = report.census
+    for what, totals in (("by-dtype", census.by_dtype), ("by-kind", census.by_kind)):
+        for name, total in totals.items():
+            yield what, name, *map(str, total)
+    for shard in report.shards:
+        present = "present" if shard.present else "missing"
+        yield "shard", shard.path, present, _text(shard.nbytes), str(shard.expected)
+    for item in census.partitioned:
+        axes = ",".join(map(str, item.axes))
+        yield "partitioned", item.name, shape_text(item.shape), str(item.slices), axes
+    if census.scopes is None:
+        for variable in census.largest:
+            yield "largest", *_cells(variable)
+        return
+    for row in tree_rows(census.scopes):
+        scope = row.scope
+        if scope.inner or scope.variable is None:
+            numbers = map(str, (scope.variables, scope.parameters, scope.nbytes))
+            yield "scope", row.name, *numbers
+        if scope.variable is not None:
+            yield "variable", *_cells(scope.variable)
+
+
+def _run_rows(run: RunReport) -> Iterator[tuple[str, ...]]:
+    for item in run.checkpoints:
+        yield (
+            "checkpoint",
+            item.prefix,
+            _text(item.step),
+            repr(item.time),
+            str(item.nbytes),
+            "whole" if item.whole else "incomplete",
+            "listed" if item.listed else "unlisted",
+            "latest" if item.latest else "-",
+        )
+    for path, why in run.leftovers:
+        yield "leftover", path, why
+
+
+def _cells(variable: Variable) -> tuple[str, ...]:
+    shape = shape_text(variable.shape)
+    return variable.name, variable.dtype, shape, str(variable.nbytes), variable.kind
+
+
+def _text(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _totals(totals: Mapping[str, Total]) -> dict[str, dict[str, int]]:
+    return {
+        name: {
+            "variables": total.variables,
+            "parameters": total.parameters,
+            "bytes": total.nbytes,
+        }
+        for name, total in totals.items()
+    }
+
+
+def _shard(shard: Shard) -> dict[str, object]:
+    return {
+        "path": shard.path,
+        "bytes": shard.nbytes,
+        "expected": shard.expected,
+        "present": shard.present,
+    }
+
+
+def _partitioned(item: Partitioned) -> dict[str, object]:
+    return {
+        "name": item.name,
+        "shape": None if item.shape is None else list(item.shape),
+        "slices": item.slices,
+        "axes": list(item.axes),
+    }
+
+
+def _variable(variable: Variable) -> dict[str, object]:
+    return {
+        "name": variable.name,
+        "key": variable.key,
+        "dtype": variable.dtype,
+        "shape": None if variable.shape is None else list(variable.shape),
+        "bytes": variable.nbytes,
+        "kind": variable.kind,
+    }
+
+
+def _run(run: RunReport) -> dict[str, object]:
+    return {
+        "path": run.path,
+        "state_file": run.state_file,
+        "checkpoints": [
+            {
+                "prefix": item.prefix,
+                "step": item.step,
+                "time": item.time,
+                "bytes": item.nbytes,
+                "whole": item.whole,
+                "flaw": item.flaw or None,
+                "listed": item.listed,
+                "latest": item.latest,
+            }
+            for item in run.checkpoints
+        ],
+        "leftovers": [{"path": path, "why": why} for path, why in run.leftovers],
+        "v1": list(run.v1),
+    }
+
+
+def _problem(problem: Finding) -> dict[str, object]:
+    return {
+        "id": problem.id,
+        "severity": problem.severity,
+        "object": problem.object,
+        "message": problem.message,
+    }

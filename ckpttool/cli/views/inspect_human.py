@@ -1,0 +1,277 @@
+"""``inspect`` for people: from what it is to what is wrong, on one or two screens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ckpttool.cli.escape import escape
+from ckpttool.cli.screen import Column, Screen, bytes_text
+from ckpttool.cli.views.tree import shape_text, tree_lines
+from ckpttool.cli.words import count, when
+from ckpttool.model import Finding, Shard
+from ckpttool.ops.census import Census, Partitioned, Total
+from ckpttool.ops.inspect import CheckpointReport, InspectResult
+from ckpttool.ops.run_report import RunCheckpoint, RunReport
+
+__all__ = ["human"]
+
+#: Rows of each sort; what is left out is counted, and there in a pipe and with --json.
+_CHECKPOINTS = 30
+_LEFTOVERS = 10
+_SHARDS = 12
+_PARTITIONED = 5
+_ALIKE = 3
+
+_WHAT = {
+    ("tf-v2", "name"): "V2 checkpoint, name-based",
+    ("tf-v2", "object"): "V2 checkpoint, object-based",
+    ("savedmodel", "name"): "SavedModel variables, name-based",
+    ("savedmodel", "object"): "SavedModel variables, object-based",
+}
+_STYLES = {
+    "name": "its keys are the names of its variables",
+    "object": "its keys are paths of objects; names come from its object graph",
+}
+_COLORS = {"error": "bold red", "warning": "yellow", "note": "dim"}
+_BAR = 12
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def human(result: InspectResult, screen: Screen) -> Iterator[object]:
+    """Text and tables, in the order of reading."""
+    if result.run is not None:
+        yield from _run(result.run, screen)
+        yield "\n"
+    if result.checkpoint is not None:
+        yield from _checkpoint(result.checkpoint, screen)
+        yield "\n"
+    yield from _problems(result.problems, screen)
+
+
+# The run ----------------------------------------------------------------------------------
+
+
+def _run(run: RunReport, screen: Screen) -> Iterator[object]:
+    size = bytes_text(sum(item.nbytes for item in run.checkpoints))
+    what = f"run of {count(len(run.checkpoints), 'checkpoint')}, {size}"
+    yield f"{screen.style(what, 'bold')}  {escape(run.path)}\n\n"
+    hidden = len(run.checkpoints) - _CHECKPOINTS
+    if hidden > 0:
+        yield screen.style(f"  {hidden} older ones are not shown", "dim") + "\n"
+    columns = [
+        Column("  checkpoint", style="cyan"),
+        Column("step", "right"),
+        Column("saved"),
+        Column("bytes", "right"),
+        Column(""),
+    ]
+    shown = run.checkpoints[max(hidden, 0) :]
+    yield from screen.table(columns, (_checkpoint_row(item, run) for item in shown))
+    if run.leftovers:
+        yield f"\n{screen.style('  left behind by saves', 'bold')}\n"
+        for path, why in run.leftovers[:_LEFTOVERS]:
+            yield f"  {escape(path)}: {escape(why)}\n"
+        yield from _and_more(len(run.leftovers) - _LEFTOVERS, screen)
+    if run.v1:
+        yield f"\n  V1 checkpoints, which are not read: {escape(', '.join(run.v1[:_LEFTOVERS]))}\n"
+        yield from _and_more(len(run.v1) - _LEFTOVERS, screen)
+
+
+def _checkpoint_row(item: RunCheckpoint, run: RunReport) -> tuple[str, ...]:
+    remarks = ["latest"] if item.latest else []
+    if run.state_file and not (item.listed or item.latest):
+        remarks.append("not listed")
+    if item.flaw:
+        remarks.append(f"not whole: {item.flaw}")
+    return (
+        "  " + item.prefix.removeprefix(run.path).lstrip("/"),
+        "" if item.step is None else str(item.step),
+        when(item.time),
+        bytes_text(item.nbytes),
+        ", ".join(remarks),
+    )
+
+
+# The checkpoint ---------------------------------------------------------------------------
+
+
+def _checkpoint(report: CheckpointReport, screen: Screen) -> Iterator[object]:
+    what = _WHAT[report.kind, report.style or "name"]
+    yield f"{screen.style(what, 'bold')}  {escape(report.prefix)}\n"
+    if report.style:
+        yield screen.style(_STYLES[report.style], "dim") + "\n"
+    yield "\n"
+    for name, text in _facts(report):
+        yield f"  {screen.style(f'{name:<11}', 'dim')} {escape(text)}\n"
+    census = report.census
+    for title, totals in (("kind", census.by_kind), ("dtype", census.by_dtype)):
+        if totals:
+            yield "\n"
+            yield from screen.table(_columns(title), _rows(totals, screen))
+    if len(report.shards) > 1 or any(_shard_state(shard) != "whole" for shard in report.shards):
+        yield "\n"
+        yield from _shards(report.shards, screen)
+    if census.scopes is not None:
+        yield "\n"
+        yield from tree_lines(census.scopes, screen)
+    elif census.largest:
+        yield "\n"
+        yield from _largest(census, screen)
+
+
+def _facts(report: CheckpointReport) -> Iterator[tuple[str, str]]:
+    if report.step is not None:
+        other = (
+            "" if report.number in {None, report.step.value} else f"; its name says {report.number}"
+        )
+        yield "step", f"{report.step.value} ({report.step.variable}){other}"
+    elif report.number is not None:
+        yield "step", f"{report.number} (the number in its name)"
+    if report.time is not None:
+        yield "written", when(report.time)
+    total = report.census.total
+    yield (
+        "variables",
+        f"{total.variables:,} with {total.parameters:,} parameters, {bytes_text(total.nbytes)}",
+    )
+    yield "data", _data(report.shards)
+    if report.census.partitioned:
+        yield "partitioned", _partitioned(report.census)
+    if report.graph is not None:
+        yield "graph", f"{report.graph.path}, {bytes_text(report.graph.nbytes)}"
+
+
+def _data(shards: Sequence[Shard]) -> str:
+    states = [_shard_state(shard) for shard in shards]
+    wrong = [state for state in ("missing", "short") if state in states]
+    size = bytes_text(sum(shard.nbytes or 0 for shard in shards))
+    text = f"{count(len(shards), 'file')}, {size}"
+    return ", ".join([text, *(f"{states.count(state)} {state}" for state in wrong)])
+
+
+def _shard_state(shard: Shard) -> str:
+    if shard.nbytes is None:
+        return "missing"
+    return "short" if shard.nbytes < shard.expected else "whole"
+
+
+def _partitioned(census: Census) -> str:
+    shown = [_layout(item) for item in census.partitioned[:_PARTITIONED]]
+    more = census.partitioned_count - len(shown)
+    return "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
+
+
+def _layout(item: Partitioned) -> str:
+    axes = f"axis {item.axes[0]}" if len(item.axes) == 1 else f"axes {list(item.axes)}"
+    along = f" along {axes}" if item.axes else ""
+    return f"{item.name} {shape_text(item.shape)} in {count(item.slices, 'slice')}{along}"
+
+
+def _columns(title: str) -> list[Column]:
+    return [
+        Column(f"  {title}", style="cyan"),
+        Column("variables", "right"),
+        Column("parameters", "right"),
+        Column("bytes", "right"),
+        Column("share", style="dim"),
+    ]
+
+
+def _rows(totals: Mapping[str, Total], screen: Screen) -> Iterator[tuple[str, ...]]:
+    all_bytes = sum(total.nbytes for total in totals.values())
+    for name, total in totals.items():
+        share = total.nbytes / all_bytes if all_bytes else 0.0
+        yield (
+            f"  {name}",
+            f"{total.variables:,}",
+            f"{total.parameters:,}",
+            bytes_text(total.nbytes),
+            _bar(share, screen),
+        )
+
+
+def _bar(share: float, screen: Screen) -> str:
+    """A share as a bar and a percentage."""
+    percent = " <1%" if 0 < share < 0.005 else f"{share:4.0%}"
+    if not screen.unicode:
+        return percent
+    eighths = round(share * _BAR * 8)
+    bar = "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+    return f"{percent} {bar}"
+
+
+def _shards(shards: Sequence[Shard], screen: Screen) -> Iterator[object]:
+    """All where they are few; else those with which something is wrong."""
+    shown = shards
+    if len(shards) > _SHARDS:
+        shown = [shard for shard in shards if _shard_state(shard) != "whole"]
+    if not shown:
+        return
+    columns = [
+        Column("  data file", style="cyan"),
+        Column("bytes", "right"),
+        Column("needed", "right"),
+        Column(""),
+    ]
+    rows = (
+        (
+            "  " + shard.path.rpartition("/")[2],
+            "" if shard.nbytes is None else bytes_text(shard.nbytes),
+            bytes_text(shard.expected),
+            "" if _shard_state(shard) == "whole" else _shard_state(shard),
+        )
+        for shard in shown[:_SHARDS]
+    )
+    yield from screen.table(columns, rows)
+    yield from _and_more(len(shown) - _SHARDS, screen)
+
+
+def _largest(census: Census, screen: Screen) -> Iterator[object]:
+    columns = [
+        Column("  largest", style="cyan"),
+        Column("dtype"),
+        Column("shape"),
+        Column("bytes", "right"),
+        Column("kind", style="dim"),
+    ]
+    rows = (
+        (
+            f"  {variable.name}",
+            variable.dtype,
+            shape_text(variable.shape),
+            bytes_text(variable.nbytes),
+            variable.kind,
+        )
+        for variable in census.largest
+    )
+    yield from screen.table(columns, rows)
+
+
+# Problems ---------------------------------------------------------------------------------
+
+
+def _problems(problems: Sequence[Finding], screen: Screen) -> Iterator[str]:
+    """The first few of each id; problems come sorted by severity."""
+    serious = [problem for problem in problems if problem.severity != "note"]
+    if not serious:
+        mark = "✓ " if screen.unicode else ""
+        text = f"{mark}nothing wrong at a glance"
+        yield f"{screen.style(text, 'green')} {screen.style('(values: ckpttool verify)', 'dim')}\n"
+    by_id: dict[str, list[Finding]] = {}
+    for problem in problems:
+        by_id.setdefault(problem.id, []).append(problem)
+    for id, alike in by_id.items():
+        for problem in alike[:_ALIKE]:
+            label = screen.style(f"{problem.severity:<8}", _COLORS[problem.severity])
+            tag = screen.style(f"[{id}]", "dim")
+            yield f"{label} {escape(problem.object)}: {escape(problem.message)}  {tag}\n"
+        if len(alike) > _ALIKE:
+            text = f"{'':9}and {len(alike) - _ALIKE} more  [{id}]"
+            yield screen.style(text, "dim") + "\n"
+    if serious:
+        hint = f"what it means: ckpttool explain {serious[0].id}"
+        yield screen.style(hint, "dim") + "\n"
+
+
+def _and_more(more: int, screen: Screen) -> Iterable[str]:
+    return [screen.style(f"  and {more} more", "dim") + "\n"] if more > 0 else []

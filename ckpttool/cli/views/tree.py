@@ -1,0 +1,109 @@
+"""The tree of scopes as lines: names on the left, what is in them in columns beside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import NamedTuple
+
+from ckpttool.cli.escape import escape
+from ckpttool.cli.screen import Screen, bytes_text
+from ckpttool.cli.words import count
+from ckpttool.ops.scopes import Scope
+
+__all__ = ["Row", "scope_data", "shape_text", "tree_lines", "tree_rows"]
+
+#: Rows whose widths say how wide the columns are; a tree may have a million.
+_MEASURED = 500
+_BATCH = 500
+_BRANCHES = {True: ("├─ ", "└─ ", "│  ", "   "), False: ("|- ", "`- ", "|  ", "   ")}
+
+
+class Row(NamedTuple):
+    """A scope or a variable: the lines that lead to it, its full name, and itself.
+
+    ``last`` says for each level above it whether nothing follows there.
+    """
+
+    last: tuple[bool, ...]
+    name: str
+    scope: Scope
+
+
+def tree_rows(root: Scope) -> Iterator[Row]:
+    """Every scope and variable below the root, from top to bottom."""
+    # A stack and no recursion: one generator for each level would make each row slow.
+    stack = [
+        Row((place == 0,), scope.name, scope) for place, scope in enumerate(reversed(root.inner))
+    ]
+    while stack:
+        row = stack.pop()
+        yield row
+        stack += [
+            Row((*row.last, place == 0), f"{row.name}/{scope.name}", scope)
+            for place, scope in enumerate(reversed(row.scope.inner))
+        ]
+
+
+def tree_lines(root: Scope, screen: Screen) -> Iterator[str]:
+    """The tree for people, some hundred lines a piece."""
+    cells = (_cells(row, screen) for row in tree_rows(root))
+    head = list(islice(cells, _MEASURED))
+    widths = [max(map(len, column)) for column in zip(*(row[:4] for row in head), strict=True)]
+    if not widths:
+        return
+    lines = (_line(row, widths, screen) for row in chain(head, cells))
+    while batch := list(islice(lines, _BATCH)):
+        yield "".join(batch)
+
+
+def shape_text(shape: tuple[int, ...] | None) -> str:
+    """``[784, 16]``; ``[]`` for a scalar, ``unknown`` where the rank is."""
+    return "unknown" if shape is None else str(list(shape))
+
+
+def scope_data(scope: Scope) -> dict[str, object]:
+    """A scope as JSON; recursive, for a tree has at most some dozen levels."""
+    variable = scope.variable
+    return {
+        "name": scope.name,
+        "variables": scope.variables,
+        "parameters": scope.parameters,
+        "bytes": scope.nbytes,
+        "variable": None
+        if variable is None
+        else {
+            "dtype": variable.dtype,
+            "shape": None if variable.shape is None else list(variable.shape),
+            "bytes": variable.nbytes,
+            "kind": variable.kind,
+        },
+        "scopes": [scope_data(inner) for inner in scope.inner],
+    }
+
+
+def _cells(row: Row, screen: Screen) -> tuple[str, str, str, str, str]:
+    """The four columns, and the style of the first."""
+    branch, last_branch, line, gap = _BRANCHES[screen.unicode]
+    *above, last = row.last
+    lead = "".join(gap if ended else line for ended in above) + (last_branch if last else branch)
+    scope = row.scope
+    variable = scope.variable
+    if variable is None:
+        what, style = count(scope.variables, "variable"), "bold"
+    else:
+        what = f"{variable.dtype} {shape_text(variable.shape)}"
+        if scope.inner:
+            what += f" and {scope.variables - 1} more"
+        style = "" if variable.kind == "model" else "dim"
+    name = escape(scope.name) or "(no name)"
+    return f"  {lead}{name}", what, f"{scope.parameters:,}", bytes_text(scope.nbytes), style
+
+
+def _line(row: tuple[str, str, str, str, str], widths: list[int], screen: Screen) -> str:
+    name, what, parameters, nbytes, style = row
+    padding = " " * (widths[0] - len(name))
+    return (
+        f"{screen.style(name, style)}{padding}  {what:<{widths[1]}}  "
+        f"{parameters:>{widths[2]}}  {nbytes:>{widths[3]}}\n"
+    )

@@ -1,0 +1,251 @@
+"""``inspect``: what a checkpoint or a run is, and what is in it.
+
+One pass over the variables for what is counted, and the checks of ``verify --quick`` for
+what is wrong. Of the values only the step is read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from ckpttool.errors import CkpttoolError
+from ckpttool.limits import Limits, default_limits
+from ckpttool.model import Finding, Shard, Variable
+from ckpttool.ops.census import Census, take_census
+from ckpttool.ops.run_report import RunReport, report_run
+from ckpttool.ops.verification.bundle import check_bundle
+from ckpttool.sources.address import Resolved, resolve, run_of
+from ckpttool.sources.base import Source, SourceKind, Style
+from ckpttool.sources.filenames import graph_name, index_name, join, split_number
+from ckpttool.sources.naming import path_of_key
+from ckpttool.sources.registry import open_resolved
+from ckpttool.sources.selection import Selection
+from ckpttool.storage import Directory, open_directory, stat_path
+
+__all__ = ["CheckpointReport", "GraphFile", "InspectResult", "Step", "inspect"]
+
+#: Integers that a step is stored as, and whether they have a sign.
+_INTEGERS = {"int32": True, "int64": True, "uint32": False, "uint64": False}
+#: Last parts of a counter's path, the most telling first.
+_COUNTERS = (
+    "global_step",
+    "step",
+    "train_step",
+    "iterations",
+    "_iterations",
+    "iteration",
+    "iter",
+    "epoch",
+    "save_counter",
+)
+
+#: Told of checkpoints of a run done and of all.
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A training step, and the variable in which it is stored."""
+
+    value: int
+    variable: str
+
+
+@dataclass(frozen=True, slots=True)
+class GraphFile:
+    """The file beside a checkpoint that holds its graph."""
+
+    path: str
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointReport:
+    """One checkpoint.
+
+    Attributes:
+        prefix: with its directory.
+        kind: what sort of checkpoint it is.
+        style: whether its keys are variable names or object paths.
+        step: the step that it holds; None where there is none, or it cannot be read.
+        number: the number in its name.
+        time: when its index was last written, in seconds; None where it is gone again.
+        census: its variables, counted.
+        shards: its data files, those that are missing too.
+        graph: the graph beside it (``.meta``, ``saved_model.pb``).
+        problems: what ``verify --quick`` finds.
+    """
+
+    prefix: str
+    kind: SourceKind
+    style: Style | None
+    step: Step | None
+    number: int | None
+    time: float | None
+    census: Census
+    shards: tuple[Shard, ...]
+    graph: GraphFile | None
+    problems: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InspectResult:
+    """What an address stands for.
+
+    Attributes:
+        address: as it was given.
+        run: the run directory that it names; else None.
+        checkpoint: the checkpoint that it names, of a run the one that it stands for; None
+            where that one cannot be read.
+        unreadable: why it cannot be read; only of a run that has checkpoints, else it is
+            raised.
+        notes: how the address was understood.
+    """
+
+    address: str
+    run: RunReport | None
+    checkpoint: CheckpointReport | None
+    unreadable: CkpttoolError | None
+    notes: tuple[str, ...]
+
+    @property
+    def kind(self) -> SourceKind | Literal["run"]:
+        """What the address names, in the words of the JSON contract."""
+        return self.checkpoint.kind if self.run is None and self.checkpoint else "run"
+
+    @property
+    def step(self) -> int | None:
+        """The step inside the checkpoint, else the number in its name."""
+        report = self.checkpoint
+        if report is None:
+            return None
+        return report.number if report.step is None else report.step.value
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        """Of the checkpoint and of the run, errors first; each once."""
+        found: list[Finding] = []
+        if self.unreadable is not None:
+            error = self.unreadable
+            message = "; ".join(filter(None, (error.why, error.hint)))
+            found.append(Finding(error.id, "error", error.what, message))
+        if self.checkpoint is not None:
+            found += self.checkpoint.problems
+        explained = bool(found) and found[0].severity == "error"
+        for problem in self.run.problems if self.run else ():
+            if not (explained and problem.id == "state-latest-incomplete"):
+                found.append(problem)
+        return tuple(sorted(found, key=lambda problem: _SEVERITIES.index(problem.severity)))
+
+
+_SEVERITIES = ("error", "warning", "note")
+
+
+def inspect(
+    address: str,
+    *,
+    tree: bool = False,
+    depth: int | None = None,
+    limits: Limits | None = None,
+    progress: Progress | None = None,
+) -> InspectResult:
+    """Say what an address stands for; nothing is changed and no TensorFlow is needed.
+
+    Args:
+        address: a checkpoint's prefix or one of its files, a run directory, ``RUN/@STEP``,
+            a SavedModel.
+        tree: whether to sort the variables into scopes.
+        depth: levels of scopes; None: all.
+        limits: bounds on what the files may claim; None: those of this process.
+        progress: called with checkpoints done and checkpoints in all, of a run.
+
+    Raises:
+        CkpttoolError: as ``open_source`` and its ``variables``: there is no checkpoint, or
+            its index cannot be read. Of a run that has other checkpoints, the error is part
+            of the result.
+    """
+    limits = limits or default_limits()
+    run: RunReport | None = None
+    try:
+        resolved = resolve(address, limits)
+        if resolved.kind == "run":
+            run = _run(address, limits, progress)
+        with open_resolved(resolved, limits) as source:
+            checkpoint = _report(source, resolved, tree=tree, depth=depth, limits=limits)
+            notes = tuple(source.notes)
+    except CkpttoolError as error:
+        run = run or _run(address, limits, progress)
+        if run is None or not run.checkpoints:
+            raise
+        return InspectResult(address, run, None, error, ())
+    return InspectResult(address, run, checkpoint, None, notes)
+
+
+def _run(address: str, limits: Limits, progress: Progress | None) -> RunReport | None:
+    where = run_of(address)
+    return None if where is None else report_run(where, limits, progress)
+
+
+def _report(
+    source: Source, resolved: Resolved, *, tree: bool, depth: int | None, limits: Limits
+) -> CheckpointReport:
+    census = take_census(source.variables(), scopes=tree, depth=depth)
+    with open_directory(resolved.directory) as directory:
+        index = directory.stat(index_name(resolved.prefix))
+        checked = check_bundle(
+            directory, resolved.prefix, level="quick", jobs=1, limits=limits, progress=None
+        )
+        graph = _graph(directory, resolved)
+    return CheckpointReport(
+        source.location,
+        source.kind,
+        source.style,
+        _step(source, census.counters),
+        split_number(resolved.prefix)[1],
+        index.mtime_ns / 1e9 if index else None,
+        census,
+        tuple(source.shards()),
+        graph,
+        checked.findings,
+    )
+
+
+def _graph(directory: Directory, resolved: Resolved) -> GraphFile | None:
+    """The graph that a saver, or ``tf.saved_model.save``, put beside the variables."""
+    if resolved.kind == "savedmodel":
+        for name in ("saved_model.pb", "saved_model.pbtxt"):
+            path = join(os.path.dirname(directory.path), name)
+            stat = stat_path(path)
+            if stat is not None and stat.kind == "file":
+                return GraphFile(path, stat.size)
+        return None
+    name = graph_name(resolved.prefix)
+    stat = directory.stat(name)
+    if stat is None or stat.kind != "file":
+        return None
+    return GraphFile(join(directory.path, name), stat.size)
+
+
+def _step(source: Source, counters: Iterable[Variable]) -> Step | None:
+    """The value of the most telling counter that can be read."""
+    for variable in sorted(counters, key=_rank):
+        signed = _INTEGERS.get(variable.dtype)
+        if signed is None:
+            continue
+        try:
+            data = b"".join(source.chunks(variable, Selection.whole(())))
+        except CkpttoolError:
+            continue  # its data file is missing or damaged, which the problems say
+        return Step(int.from_bytes(data, "little", signed=signed), variable.name)
+    return None
+
+
+def _rank(variable: Variable) -> tuple[int, int, str]:
+    """Sorts counters: by what they are called, then by how deep they lie."""
+    path = path_of_key(variable.key)
+    names = {path.rpartition("/")[2], variable.name.rpartition("/")[2]}
+    ranks = [rank for rank, name in enumerate(_COUNTERS) if name in names]
+    return min(ranks, default=len(_COUNTERS)), path.count("/"), path
