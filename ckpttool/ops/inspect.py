@@ -23,25 +23,13 @@ from ckpttool.sources.filenames import graph_name, index_name, join, split_numbe
 from ckpttool.sources.naming import path_of_key
 from ckpttool.sources.registry import open_resolved
 from ckpttool.sources.selection import Selection
+from ckpttool.sources.step import COUNTERS
 from ckpttool.storage import Directory, open_directory, stat_path
 
 __all__ = ["CheckpointReport", "GraphFile", "InspectResult", "Step", "inspect"]
 
 #: Integers that a step is stored as, and whether they have a sign.
 _INTEGERS = {"int32": True, "int64": True, "uint32": False, "uint64": False}
-#: Last parts of a counter's path, the most telling first.
-_COUNTERS = (
-    "global_step",
-    "step",
-    "train_step",
-    "iterations",
-    "_iterations",
-    "iteration",
-    "iter",
-    "epoch",
-    "save_counter",
-)
-
 #: Told of checkpoints of a run done and of all.
 Progress = Callable[[int, int], None]
 
@@ -247,5 +235,5 @@ def _rank(variable: Variable) -> tuple[int, int, str]:
     """Sorts counters: by what they are called, then by how deep they lie."""
     path = path_of_key(variable.key)
     names = {path.rpartition("/")[2], variable.name.rpartition("/")[2]}
-    ranks = [rank for rank, name in enumerate(_COUNTERS) if name in names]
-    return min(ranks, default=len(_COUNTERS)), path.count("/"), path
+    ranks = [rank for rank, name in enumerate(COUNTERS) if name in names]
+    return min(ranks, default=len(COUNTERS)), path.count("/"), path

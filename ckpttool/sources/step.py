@@ -1,34 +1,43 @@
 """The training step that a checkpoint holds, read from the one scalar that has it.
 
-No numpy: a few bytes from one data file, checked against their checksum.
+No numpy: a few bytes from one data file, checked against their checksum. Which scalar it
+is, the last part of its key says; the object graph is not parsed for it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from heapq import nsmallest
 from typing import Literal
 
 from ckpttool.errors import CkpttoolError
 from ckpttool.formats import crc32c
 from ckpttool.formats.bundle import BundleIndex
+from ckpttool.formats.entry import Entry
 from ckpttool.limits import Limits
 from ckpttool.sources.filenames import index_name, shard_name
 from ckpttool.storage import Directory
 
-__all__ = ["STEP_KEYS", "step_inside", "step_of"]
+__all__ = ["COUNTERS", "step_inside", "step_of"]
 
-_VALUE = b"/.ATTRIBUTES/VARIABLE_VALUE"
-#: Where a step is looked for, in this order; ``save_counter`` counts saves, so it is last.
-STEP_KEYS = (
-    b"global_step",
-    b"global_step" + _VALUE,
-    b"step" + _VALUE,
-    b"optimizer/iter" + _VALUE,  # Keras 2
-    b"optimizer/_iterations" + _VALUE,  # Keras 2.11 and later
-    b"model/optimizer/iter" + _VALUE,
-    b"model/optimizer/_iterations" + _VALUE,
-    b"save_counter" + _VALUE,
+#: What a counter of steps is called, the most telling first (``iter``: Keras 2;
+#: ``_iterations``: Keras 2.11 and later); ``save_counter`` counts saves, so it is last.
+COUNTERS = (
+    "global_step",
+    "step",
+    "train_step",
+    "iterations",
+    "_iterations",
+    "iteration",
+    "iter",
+    "epoch",
+    "save_counter",
 )
-#: Sizes of the types a counter has (tensorflow/core/framework/types.proto).
+_RANKS = {name.encode(): rank for rank, name in enumerate(COUNTERS)}
+#: Variables with such a name that are looked at.
+_TRIED = 20
+_VALUE = b"/.ATTRIBUTES/VARIABLE_VALUE"
+#: Sizes of the types that a counter has (tensorflow/core/framework/types.proto).
 _SIGNED = {3: 4, 9: 8}
 _UNSIGNED = {22: 4, 23: 8}
 
@@ -36,29 +45,49 @@ _UNSIGNED = {22: 4, 23: 8}
 def step_of(directory: Directory, prefix: str, index: BundleIndex) -> int | None:
     """The step stored in an open checkpoint; None where there is none to be read.
 
+    Looks up ``global_step``; where there is none, it walks the index once.
+
     Raises:
         CorruptError, LimitError: the index is damaged.
     """
-    for key in STEP_KEYS:
+    for key in (b"global_step", b"global_step" + _VALUE):
         entry = index.get(key)
-        if entry is None or entry.shape != () or entry.slices:
-            continue
-        size = _SIGNED.get(entry.dtype) or _UNSIGNED.get(entry.dtype)
-        if size is None or entry.size != size:
-            continue
-        try:
-            file = directory.open(shard_name(prefix, entry.shard, index.header.num_shards))
-            try:
-                data = file.pread(entry.offset, size)
-            finally:
-                file.close()
-        except CkpttoolError:
-            continue  # the data file is missing or short: listing goes on without a step
-        if crc32c.mask(crc32c.crc(data)) != entry.crc32c:
-            continue
-        order: Literal["big", "little"] = "big" if index.header.big_endian else "little"
-        return int.from_bytes(data, order, signed=entry.dtype in _SIGNED)
+        if entry is not None and (step := _value(directory, prefix, index, entry)) is not None:
+            return step
+    for _, _, _, entry in nsmallest(_TRIED, _counters(index)):
+        step = _value(directory, prefix, index, entry)
+        if step is not None:
+            return step
     return None
+
+
+def _counters(index: BundleIndex) -> Iterator[tuple[int, int, bytes, Entry]]:
+    """What is called like a counter: how telling the name is, how deep it lies, its path."""
+    for block in index.blocks():
+        for entry in block:
+            path = entry.key.removesuffix(_VALUE)
+            rank = _RANKS.get(path.rpartition(b"/")[2])
+            if rank is not None:
+                yield rank, path.count(b"/"), path, entry
+
+
+def _value(directory: Directory, prefix: str, index: BundleIndex, entry: Entry) -> int | None:
+    """An integer scalar; None for anything else, or where it cannot be read and trusted."""
+    size = _SIGNED.get(entry.dtype) or _UNSIGNED.get(entry.dtype)
+    if entry.shape != () or entry.slices or entry.size != size:
+        return None
+    try:
+        file = directory.open(shard_name(prefix, entry.shard, index.header.num_shards))
+        try:
+            data = file.pread(entry.offset, size)
+        finally:
+            file.close()
+    except CkpttoolError:
+        return None  # the data file is missing or short: others will say so
+    if crc32c.mask(crc32c.crc(data)) != entry.crc32c:
+        return None
+    order: Literal["big", "little"] = "big" if index.header.big_endian else "little"
+    return int.from_bytes(data, order, signed=entry.dtype in _SIGNED)
 
 
 def step_inside(directory: Directory, prefix: str, limits: Limits) -> int | None:

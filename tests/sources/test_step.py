@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ckpttool.limits import Limits
-from ckpttool.sources.step import STEP_KEYS, step_inside
+from ckpttool.sources.step import step_inside
 from ckpttool.storage import open_directory
 from tests.support.handmade import EntryFields, header, write_bundle
 from tests.support.saved import save
@@ -18,10 +18,32 @@ def step(directory: Path, prefix: str = "m") -> int | None:
         return step_inside(opened, prefix, Limits())
 
 
-@pytest.mark.parametrize("key", STEP_KEYS)
+@pytest.mark.parametrize(
+    "key",
+    [
+        b"global_step",
+        b"global_step" + VALUE,
+        b"step" + VALUE,
+        b"trainer/global_step" + VALUE,
+        b"optimizer/iter" + VALUE,
+        b"my_opt/iter" + VALUE,
+        b"model/optimizer/_iterations" + VALUE,
+        b"save_counter" + VALUE,
+    ],
+)
 def test_where_a_step_is_found(tmp_path: Path, key: bytes) -> None:
     save(tmp_path, "m", step=12345, step_key=key)
     assert step(tmp_path) == 12345
+
+
+def test_the_more_telling_name_then_the_shorter_path(tmp_path: Path) -> None:
+    names = [b"a/step", b"b/c/global_step", b"d/global_step", b"epoch"]
+    entries: dict[bytes, EntryFields | bytes] = {
+        name + VALUE: {"dtype": 3, "size": 4, "offset": 4 * number}
+        for number, name in enumerate(names)
+    }
+    write_bundle(tmp_path, "m", entries, [b"".join(n.to_bytes(4, "little") for n in range(4))])
+    assert step(tmp_path) == 2
 
 
 def test_a_step_before_a_count_of_saves(tmp_path: Path) -> None:
@@ -88,7 +110,7 @@ def test_a_step_that_cannot_be_trusted_is_none(tmp_path: Path) -> None:
     [
         ("v2-widedeep-5steps", "model.ckpt-15280", 15280),
         ("v2-taxi-2shard-tf1x", "model.ckpt-10000", 10000),
-        ("obj-manager-timestamps/ckpt_nstep", "ckpt-6", 6),
+        ("obj-manager-timestamps/ckpt_nstep", "ckpt-6", 50194),
         ("obj-a2c-2shard-unlisted", "ckpt-5", 8442),
     ],
 )
