@@ -109,7 +109,7 @@ def _text(stream: io.TextIOWrapper) -> str:
     stream.flush()
     buffer = stream.detach()
     assert isinstance(buffer, io.BytesIO)
-    return buffer.getvalue().decode("utf-8", "backslashreplace")[:20_000]
+    return buffer.getvalue().decode("utf-8", "backslashreplace")
 
 
 def _child() -> None:

@@ -155,9 +155,10 @@ def test_random_damage_gives_an_answer(
     index = small / "m.index"
     write_small(small)
     data = bytearray(index.read_bytes())
-    for at, patch in changes:
-        at %= len(data) - 48
-        data[at : at + len(patch)] = patch[: len(data) - 48 - at]
+    footer = len(data) - 48
+    for place, patch in changes:
+        at = place % footer
+        data[at : at + len(patch)] = patch[: footer - at]
     index.write_bytes(refit(bytes(data), index.read_bytes()) if reframe else bytes(data))
     check(small)
     read_everything(small)

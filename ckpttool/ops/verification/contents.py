@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from ckpttool.errors import CkpttoolError, CorruptError, LimitError, StorageError, UnsupportedError
+from ckpttool.errors import (
+    CkpttoolError,
+    CorruptError,
+    IncompleteError,
+    LimitError,
+    StorageError,
+    UnsupportedError,
+)
 from ckpttool.formats.bundle import BundleIndex, Entry
 from ckpttool.formats.dtypes import BY_NUMBER, STRING, VARIANT, dtype_name
 from ckpttool.formats.object_graph import OBJECT_GRAPH_KEY
@@ -103,9 +110,10 @@ class Contents:
     def _damaged(self, error: CkpttoolError) -> None:
         if isinstance(error, (LimitError, UnsupportedError, StorageError)):
             raise error
-        if not self._scanned:
-            self.whole = False
-            self._report.add_error(error, self._path)
+        if self._scanned and not self.whole:
+            return  # told already; what was whole and now is not, is told now
+        self.whole = False
+        self._report.add_error(error, self._path)
 
     def _check_spare(self) -> None:
         """The bytes of the index that no checksum covers."""
@@ -157,8 +165,8 @@ class Contents:
         self._scanned = True
         try:
             self.graph = self._index.get(GRAPH_KEY)
-        except CorruptError:
-            pass  # told already, and lost
+        except (CorruptError, IncompleteError) as error:
+            self._damaged(error)
 
     def again(self) -> Iterator[Entry]:
         """All entries once more, in the same order, so that they have the same ordinals."""
