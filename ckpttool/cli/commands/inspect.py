@@ -39,4 +39,7 @@ def command(out: Output, source: str, tree: bool, depth: int | None) -> int:
         result = inspect(source, tree=tree or depth is not None, depth=depth, progress=report)
     for note in result.notes:
         out.note(note)
-    return out.show(InspectView(result))
+    code = out.show(InspectView(result))
+    if result.unreadable is not None:
+        raise result.unreadable
+    return code

@@ -24,6 +24,7 @@ then, as many of each as there are:
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 
 from ckpttool.cli.screen import Screen, tab_lines
@@ -194,7 +195,7 @@ def _partitioned(item: Partitioned) -> dict[str, object]:
 
 
 def _variable(variable: Variable) -> dict[str, object]:
-    return {
+    data: dict[str, object] = {
         "name": variable.name,
         "key": variable.key,
         "dtype": variable.dtype,
@@ -202,6 +203,10 @@ def _variable(variable: Variable) -> dict[str, object]:
         "bytes": variable.nbytes,
         "kind": variable.kind,
     }
+    key = variable.key.encode("utf-8", "surrogateescape")
+    if key != variable.key.encode("utf-8", "replace"):
+        data["key_base64"] = b64encode(key).decode()
+    return data
 
 
 def _run(run: RunReport) -> dict[str, object]:

@@ -45,7 +45,9 @@ def human(result: InspectResult, screen: Screen) -> Iterator[object]:
     if result.checkpoint is not None:
         yield from _checkpoint(result.checkpoint, screen)
         yield "\n"
-    yield from _problems(result.problems, screen)
+    error = result.unreadable  # it follows on stderr, with what to do about it
+    problems = [found for found in result.problems if error is None or found.object != error.what]
+    yield from _problems(problems, screen, healthy=error is None)
 
 
 # The run ----------------------------------------------------------------------------------
@@ -82,7 +84,7 @@ def _checkpoint_row(item: RunCheckpoint, run: RunReport) -> tuple[str, ...]:
     if run.state_file and not (item.listed or item.latest):
         remarks.append("not listed")
     if item.flaw:
-        remarks.append(f"not whole: {item.flaw}")
+        remarks.append("not whole")  # why, is among the problems
     return (
         "  " + item.prefix.removeprefix(run.path).lstrip("/"),
         "" if item.step is None else str(item.step),
@@ -250,10 +252,10 @@ def _largest(census: Census, screen: Screen) -> Iterator[object]:
 # Problems ---------------------------------------------------------------------------------
 
 
-def _problems(problems: Sequence[Finding], screen: Screen) -> Iterator[str]:
+def _problems(problems: Sequence[Finding], screen: Screen, *, healthy: bool) -> Iterator[str]:
     """The first few of each id; problems come sorted by severity."""
     serious = [problem for problem in problems if problem.severity != "note"]
-    if not serious:
+    if healthy and not serious:
         mark = "✓ " if screen.unicode else ""
         text = f"{mark}nothing wrong at a glance"
         yield f"{screen.style(text, 'green')} {screen.style('(values: ckpttool verify)', 'dim')}\n"
