@@ -32,7 +32,7 @@ __all__ = ["Texts", "scan"]
 _KNOWN = 16384
 #: Endings that are remembered.
 _ENDINGS = 1024
-_DTYPE_TAG, _SHAPE_TAG, _SHARD_TAG, _OFFSET_TAG, _SIZE_TAG, _CRC_TAG = b"\x08\x12\x18\x20\x28\x35"
+_SHAPE_TAG, _SHARD_TAG, _OFFSET_TAG, _SIZE_TAG, _CRC_TAG = b"\x12\x18\x20\x28\x35"
 _CRC_BYTES = 4
 #: Bytes of a varint here at most: two numbers of 56 bits cannot add up to 2^63.
 _MAX_VARINT = 8
@@ -141,7 +141,7 @@ class _Scanner:
         begin, count = 0, 0
         if last is None:  # the header comes first; BundleIndex has read it
             begin, count = 3 + data[2], 1
-            if data[0] or data[1] or data[2] > 0x7F or not starts[-1]:
+            if data[0] or data[1] or data[2] > 0x7F:
                 raise _UnusualError
         sharded = self._sharded
         keys: list[bytes] = []
@@ -245,11 +245,12 @@ class _Scanner:
         return pattern
 
     def _read_head(self, head: bytes) -> _Head:
-        """What dtype, shape and shard imply, when they are spelled as usual."""
-        shard = head[4 + head[3] :]
-        if head[0] != _DTYPE_TAG or head[2] != _SHAPE_TAG or head[1] > 0x7F or head[3] > 0x7F:
-            raise _UnusualError
-        if shard and (len(shard) != 2 or shard[0] != _SHARD_TAG or shard[1] > 0x7F):
+        """What dtype, shape and shard imply, where the message begins with just these.
+
+        Two bytes, then the shape; a shard only behind it (the caller looks for its tag). So
+        there is no other field in front, which the ones behind would not override.
+        """
+        if head[2] != _SHAPE_TAG:
             raise _UnusualError
         try:
             entry = self._index.parser.one(b"", head)
