@@ -35,6 +35,14 @@ def write_large(folder: Path, seed: int = 0) -> None:
     write_bundle(folder, "m", entries, [bytes([seed]) * 3 * LARGE])
 
 
+def attempt(folder: Path, faults: Faults) -> BundleReport | None:
+    """The answer, or None where the storage failed so that there is none."""
+    try:
+        return check(faulty(open_directory(str(folder)), faults))
+    except StorageError:
+        return None
+
+
 @pytest.mark.parametrize("how", ["eio", "short"])
 @pytest.mark.parametrize("write", [write_small, write_large])
 def test_whichever_read_fails_is_told(
@@ -45,15 +53,11 @@ def test_whichever_read_fails_is_told(
     check(faulty(open_directory(str(tmp_path)), counting))
     assert len(counting.reads) > 5
     for number, (path, _, _) in enumerate(counting.reads, 1):
-        faults = Faults(number, how)
-        try:
-            report = check(faulty(open_directory(str(tmp_path)), faults))
-        except StorageError as error:
+        report = attempt(tmp_path, Faults(number, how))
+        if report is None:
             assert how == "eio", number
             assert path.endswith(".index"), "only an index that cannot be read ends the work"
-            assert error.id == "storage"
             continue
-        assert len(faults.reads) >= number
         if path.endswith(".index"):
             assert report.damaged, number
             continue
@@ -87,7 +91,7 @@ class Watched:
 class Meddling(Faults):
     """Calls something before a certain read."""
 
-    def __init__(self, at: int, do: Callable[[], None]) -> None:
+    def __init__(self, at: int, do: Callable[[], object]) -> None:
         super().__init__()
         self._at = at
         self._do = do
@@ -99,7 +103,7 @@ class Meddling(Faults):
         super().before(path, offset, size)
 
 
-def meddle(folder: Path, at: int, do: Callable[[], None]) -> BundleReport:
+def meddle(folder: Path, at: int, do: Callable[[], object]) -> BundleReport:
     """Check the checkpoint and do something before the data is read at ``at``."""
     return check(faulty(open_directory(str(folder)), Meddling(at, do)))
 
@@ -160,7 +164,7 @@ def test_d15_a_trainer_caught_between_data_and_index(tmp_path: Path) -> None:
     assert ids(report) == [("warning", "changed-while-reading")], "the old file stayed open"
     write_large(tmp_path)
     write_large(new, seed=9)
-    report = meddle(tmp_path, 0, lambda: shutil.copyfile(shard(new), shard(tmp_path)) and None)
+    report = meddle(tmp_path, 0, lambda: shutil.copyfile(shard(new), shard(tmp_path)))
     assert ids(report)[0] == ("error", "changed-while-reading")
     assert report.damaged
 
@@ -222,7 +226,7 @@ def test_an_error_of_a_thread_is_raised_and_ends_the_work(tmp_path: Path) -> Non
     class Broken(Faults):
         def before(self, path: str, offset: int, size: int) -> None:
             if offset > LARGE:
-                raise RuntimeError("a bug")
+                raise RuntimeError(f"a bug in {path} of {size}")
 
     with pytest.raises(RuntimeError, match="a bug"):
         check(faulty(open_directory(str(tmp_path)), Broken()), jobs=3)

@@ -613,3 +613,19 @@ def test_an_object_graph_with_a_wrong_checksum_is_told_once(tmp_path: Path) -> N
     report = check(tmp_path)
     assert found(report) == [("error", "checksum-mismatch")]
     assert [skipped.object for skipped in report.not_checked] == [GRAPH.decode()]
+
+
+@pytest.mark.parametrize(
+    ("limits", "id"),
+    [
+        ({"object_graph_bytes": 10}, "limit-object-graph-bytes"),
+        ({"object_graph_nodes": 1}, "object-graph-too-large"),
+    ],
+)
+def test_an_object_graph_over_a_limit_does_not_hide_the_rest(
+    tmp_path: Path, limits: dict[str, int], id: str
+) -> None:
+    with_graph(tmp_path, node(b"a") * 3, b"a")
+    report = check(tmp_path, **limits)
+    assert found(report) == [("warning", id)]
+    assert (report.variables, len(report.not_checked)) == (2, 1)

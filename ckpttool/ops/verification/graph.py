@@ -32,9 +32,6 @@ def check_graph(
 
     What is wrong with its bytes alone (a file cut short, a checksum) is left to those who
     check the bytes of every variable.
-
-    Raises:
-        LimitError: the graph is over a limit.
     """
     entry = contents.graph
     if entry is None:
@@ -49,19 +46,21 @@ def check_graph(
             f"it should be one string, and is {dtype_name(entry.dtype)} {shape}",
         )
         return
-    data = _read(entry, contents, files, directory, limits)
-    if data is None:
-        report.skip(name, "the keys of the object graph: its bytes are damaged or not here")
-        return
     try:
-        graph = parse_object_graph(data, limits)
-    except LimitError:
-        raise
+        data = _read(entry, contents, files, directory, limits)
+        graph = None if data is None else parse_object_graph(data, limits)
+    except LimitError as error:  # the variables can be judged without it
+        report.add_error(error, name, "warning")
+        report.skip(name, f"the keys of the object graph: {error.why}")
+        return
     except CkpttoolError as error:
         report.add_error(error, name)
         return
+    if graph is None:
+        report.skip(name, "the keys of the object graph: its bytes are damaged or not here")
+        return
     keys = {key.encode("utf-8", "surrogateescape") for key in graph.keys}
-    del graph
+    del data, graph
     _compare(keys, contents, report)
 
 
