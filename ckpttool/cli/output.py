@@ -115,7 +115,10 @@ class Output:
             self._show_human(view)
         else:
             for piece in view.names() if mode == "quiet" else view.plain():
-                self.write(piece)
+                if isinstance(piece, bytes):
+                    self.write_bytes(piece)
+                else:
+                    self.write(piece)
         for warning in view.warnings:
             self.warn(warning)
         return view.exit_code
@@ -197,7 +200,7 @@ class Output:
             _stdout_failed(error)
 
     def write_bytes(self, data: bytes | memoryview) -> None:
-        """Print bytes as they are (``load -o -``); raises as ``write``."""
+        """Print bytes as they are (``load -o -``, a path for a script); raises as ``write``."""
         if self._stdout is None:
             return
         try:

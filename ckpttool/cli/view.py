@@ -40,8 +40,11 @@ class View:
         """The ``data`` member of ``--json``; a member that is an iterator is streamed."""
         raise NotImplementedError
 
-    def plain(self) -> Iterable[str]:
-        """Pieces of tab-separated lines, line breaks included (``screen.tab_lines``)."""
+    def plain(self) -> Iterable[str | bytes]:
+        """Pieces of tab-separated lines, line breaks included (``screen.tab_lines``).
+
+        Bytes go out as they are: never to a terminal.
+        """
         raise NotImplementedError
 
     def human(self, screen: Screen) -> Iterable[object]:
@@ -52,8 +55,8 @@ class View:
         del screen
         return self.plain()
 
-    def names(self) -> Iterable[str]:
-        """Pieces of lines for ``-q``: only names."""
+    def names(self) -> Iterable[str | bytes]:
+        """Pieces of lines for ``-q``: only names; bytes as in ``plain``."""
         raise NotImplementedError
 
     def records(self) -> Iterable[Mapping[str, object]]:

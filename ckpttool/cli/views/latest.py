@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 
-from ckpttool.cli.screen import tab_lines
+from ckpttool.cli.escape import escape
+from ckpttool.cli.screen import Screen
 from ckpttool.cli.view import View
 from ckpttool.ops.latest import LatestResult
 
@@ -12,12 +14,17 @@ __all__ = ["LatestView"]
 
 
 class LatestView(View):
-    """One prefix on one line, in every form for scripts."""
+    """One prefix on one line.
+
+    ``exact`` prints the bytes of the path as the system has them, for a script that goes on
+    from them; otherwise what is not printable is escaped, as for a terminal.
+    """
 
     command = "latest"
 
-    def __init__(self, result: LatestResult) -> None:
+    def __init__(self, result: LatestResult, *, exact: bool) -> None:
         self._result = result
+        self._exact = exact
 
     @property
     def warnings(self) -> Sequence[str]:
@@ -26,8 +33,15 @@ class LatestView(View):
     def data(self) -> Mapping[str, object]:
         return {"prefix": self._result.prefix, "step": self._result.step}
 
-    def plain(self) -> Iterator[str]:
-        return tab_lines([(self._result.prefix,)])
+    def plain(self) -> Iterator[str | bytes]:
+        if self._exact:
+            yield os.fsencode(self._result.prefix) + b"\n"
+        else:
+            yield from self.human()
 
-    def names(self) -> Iterator[str]:
+    def human(self, screen: Screen | None = None) -> Iterator[str]:
+        del screen
+        yield f"{escape(self._result.prefix)}\n"
+
+    def names(self) -> Iterator[str | bytes]:
         return self.plain()

@@ -37,6 +37,7 @@ class StateView(View):
         return {
             "path": result.path,
             "latest": result.latest,
+            "latest_location": result.latest_location,
             "checkpoints": [
                 {
                     "prefix": entry.prefix,
