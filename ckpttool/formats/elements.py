@@ -201,20 +201,21 @@ def _shortest(numbers: Sequence[float]) -> list[float]:
     or 9 digits are right. (Subnormal numbers could do with fewer than 6.)
     """
     result = list(numbers)
-    unsettled: Sequence[int] = range(len(result))
+    places: Sequence[int] = range(len(result))
+    unsettled = numbers
     for digits in (6, 7, 8, 9):
-        shape = f"%.{digits}g"
-        tried = [float(shape % numbers[i]) for i in unsettled]
+        tried = list(map(float, map(f"%.{digits}g".__mod__, unsettled)))
         rounded = array("f", tried)
-        later = []
-        for i, candidate, single in zip(unsettled, tried, rounded, strict=True):
-            if single == numbers[i]:
-                result[i] = candidate
+        later: list[int] = []
+        for place, number, candidate, single in zip(places, unsettled, tried, rounded, strict=True):
+            if single == number:
+                result[place] = candidate
             else:
-                later.append(i)
+                later.append(place)
         if not later:
             break
-        unsettled = later
+        places = later
+        unsettled = [numbers[place] for place in later]
     return result
 
 

@@ -2,6 +2,8 @@
 
 Knows the forms of an address and in which order they are tried: what literally exists
 comes first, and a name is never a pattern. It opens files only to see what they are.
+A prefix is the usual case and must start fast: what reads runs, and what explains that
+something is absent, is imported where it is needed.
 """
 
 from __future__ import annotations
@@ -10,8 +12,7 @@ import os
 import re
 import shlex
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ckpttool.errors import (
     CkpttoolError,
@@ -22,12 +23,6 @@ from ckpttool.errors import (
 )
 from ckpttool.formats.sniff import Sniffed, sniff_file
 from ckpttool.limits import Limits, default_limits
-from ckpttool.sources.absent import (
-    no_folder,
-    no_prefix,
-    v1_unsupported,
-)
-from ckpttool.sources.choose import Choice, Via, choose, choose_latest, choose_step
 from ckpttool.sources.filenames import (
     STATE_FILE,
     graph_name,
@@ -36,8 +31,10 @@ from ckpttool.sources.filenames import (
     shard_name,
     split_part,
 )
-from ckpttool.sources.state_paths import version_at
 from ckpttool.storage import Directory, open_directory, stat_path
+
+if TYPE_CHECKING:
+    from ckpttool.sources.choose import Choice, Via
 
 __all__ = ["Resolved", "ResolvedKind", "RunAddress", "require_run", "resolve", "run_of"]
 
@@ -50,8 +47,7 @@ _VARIABLES = "variables"
 _POINTER_BYTES = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(NamedTuple):
     """What an address came to; always one V2 checkpoint.
 
     Attributes:
@@ -76,8 +72,7 @@ class Resolved:
         return join(self.directory, self.prefix)
 
 
-@dataclass(frozen=True, slots=True)
-class RunAddress:
+class RunAddress(NamedTuple):
     """A run directory that an address names, and the name of its state file."""
 
     directory: str
@@ -114,6 +109,8 @@ def resolve(address: str, limits: Limits | None = None) -> Resolved:
         raise NotFoundError(f"no such checkpoint: {address}", why="no path has a NUL byte")
     above = stat_path(folder or ".")
     if above is None or above.kind != "directory" or not base:
+        from ckpttool.sources.absent import no_folder
+
         raise no_folder(address, folder)
     with open_directory(folder or ".") as directory:
         return _Name(directory, base, address, limits).resolve(there is not None)
@@ -152,6 +149,8 @@ def require_run(address: str) -> RunAddress:
         return run
     there = stat_path(address)
     if there is None and stat_path(index_name(address)) is None:
+        from ckpttool.sources.absent import no_folder
+
         raise no_folder(address, _without_slash(address))
     if there is not None and there.kind == "directory":
         why, hint = "it is a SavedModel", f"ckpttool inspect {shlex.quote(address)}"
@@ -186,6 +185,8 @@ def _directory(address: str, limits: Limits) -> Resolved:
             and any(stat_path(join(parent, name)) for name in _SAVED_MODEL_FILES)
         ):
             return _checkpoint(directory, _VARIABLES, address, "savedmodel", "prefix")
+        from ckpttool.sources.choose import choose
+
         try:
             return _chosen(choose(directory, limits), address, "run")
         except NotFoundError:
@@ -213,6 +214,8 @@ def _saved_model(directory: Directory, address: str, limits: Limits) -> Resolved
         )
     with closing(directory.directory(_VARIABLES)) as inside:
         if inside.stat(index_name(_VARIABLES)) is None:
+            from ckpttool.sources.absent import no_prefix
+
             raise no_prefix(inside, _VARIABLES, join(inside.path, _VARIABLES), limits)
         return _checkpoint(inside, _VARIABLES, address, "savedmodel", "prefix")
 
@@ -233,6 +236,8 @@ class _Name:
             return self._part(part.prefix, _PARTS[part.kind])
         sniffed = self._look() if exists else None
         if sniffed is not None and _is_state(base, sniffed):
+            from ckpttool.sources.choose import choose
+
             return _chosen(choose(directory, self._limits, base), address, "run")
         if directory.stat(index_name(base)) is not None:
             return _checkpoint(directory, base, address, "checkpoint", "prefix")
@@ -240,6 +245,8 @@ class _Name:
             return self._file(sniffed)
         if base.startswith("@"):
             return self._of_run(base[1:])
+        from ckpttool.sources.absent import no_prefix
+
         raise no_prefix(directory, base, address, self._limits)
 
     def _look(self) -> Sniffed | None:
@@ -256,6 +263,9 @@ class _Name:
         if directory.stat(index_name(prefix)) is None:
             if directory.stat(index_name(self._base)) is not None:  # a prefix x.index, say
                 return _checkpoint(directory, self._base, self._address, "checkpoint", "prefix")
+            from ckpttool.sources.absent import no_prefix, v1_unsupported
+            from ckpttool.sources.state_paths import version_at
+
             if version_at(directory, prefix) == "v1":
                 raise v1_unsupported(join(directory.path, prefix))
             sniffed = _look(directory, self._base)
@@ -268,6 +278,8 @@ class _Name:
     def _file(self, sniffed: Sniffed) -> Resolved:
         """A file that is not named like a part of a V2 checkpoint."""
         if sniffed.kind == "tf-v1":
+            from ckpttool.sources.absent import v1_unsupported
+
             raise v1_unsupported(self._address)
         if self._base in _SAVED_MODEL_FILES:
             return _saved_model(self._directory, self._address, self._limits)
@@ -281,6 +293,8 @@ class _Name:
         raise sniffed.error(self._address)
 
     def _of_run(self, which: str) -> Resolved:
+        from ckpttool.sources.choose import choose_latest, choose_step
+
         if which == "latest":
             return _chosen(
                 choose_latest(self._directory, self._limits), self._address, "checkpoint"
@@ -316,6 +330,8 @@ def _checkpoint(
     name = index_name(prefix)
     sniffed = _look(directory, name)
     if sniffed.kind == "tf-v1":
+        from ckpttool.sources.absent import v1_unsupported
+
         raise v1_unsupported(join(directory.path, name))
     if sniffed.named and not sniffed.ours:
         raise sniffed.error(join(directory.path, name))

@@ -200,8 +200,8 @@ def _copy(
         total *= move.length
 
     def cost(move: Move) -> int:
-        # A slice assignment costs as much as a hundred elements; adjacent ones are free.
-        return total // move.length * 100 + (0 if move.source == move.target == 1 else total)
+        # A slice assignment costs as much as two hundred elements; adjacent ones are free.
+        return total // move.length * 200 + (0 if move.source == move.target == 1 else total)
 
     along = min(steps, key=cost, default=Move(1, 1, 1))
     others = [move for move in steps if move is not along]
