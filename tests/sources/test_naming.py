@@ -20,6 +20,7 @@ from ckpttool.sources.naming import (
     readable_path,
 )
 from ckpttool.sources.registry import open_source
+from ckpttool.sources.v2 import BundleSource
 from tests.support.graphs import Node, graph_bytes, variable_key
 
 # Kinds from names -------------------------------------------------------------------------
@@ -122,6 +123,102 @@ def test_keras3_weights_are_the_models_whatever_their_keys_say(fixtures_dir: Pat
     assert (momentum.name, momentum.kind) == ("adam/regressor_hidden_kernel_momentum", "optimizer")
     kinds = Counter(variable.kind for variable in found.values())
     assert kinds == {"model": 8, "optimizer": 13, "step": 3, "object_graph": 1}
+
+
+def labels_of(prefix: str) -> dict[str, tuple[str, str]]:
+    """Readable name → kind and object path, as an open checkpoint gives them."""
+    with open_source(prefix) as source:
+        assert isinstance(source, BundleSource)
+        assert source.names is not None
+        return {
+            variable.name: (variable.kind, source.names.path(variable.key))
+            for variable in source.variables()
+        }
+
+
+def test_what_tensorflow_writes_without_keras(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    module = tf.Module()
+    module.w = tf.Variable([1.0], name="w")
+    module.plain = [tf.Variable([2.0]), tf.Variable([3.0])]
+    module.inner = {"x/y.z": tf.Variable([4.0], name="odd")}
+    adam = tf.compat.v1.train.AdamOptimizer()
+    with tf.GradientTape() as tape:
+        loss = module.w * module.plain[0]
+    chosen = [module.w, module.plain[0]]
+    adam.apply_gradients(zip(tape.gradient(loss, chosen), chosen, strict=True))
+    averages = tf.train.ExponentialMovingAverage(0.9)
+    averages.apply([module.w])
+    table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+    numbers = iter(tf.data.Dataset.range(3))
+    checkpoint = tf.train.Checkpoint(
+        m=module,
+        trainer=adam,
+        mean=averages.average(module.w),
+        table=table,
+        numbers=numbers,
+        rng=tf.random.Generator.from_seed(1),
+        step=tf.Variable(7, dtype=tf.int64),
+    )
+    prefix = checkpoint.save(str(tmp_path / "ckpt"))
+    assert labels_of(prefix) == {
+        "_CHECKPOINTABLE_OBJECT_GRAPH": ("object_graph", "_CHECKPOINTABLE_OBJECT_GRAPH"),
+        "w": ("model", "m/w"),
+        "m/plain/0": ("model", "m/plain/0"),
+        "m/plain/1": ("model", "m/plain/1"),
+        "odd": ("model", "m/inner/x/y.z"),
+        "w/Adam": ("optimizer", "m/w/.OPTIMIZER_SLOT/trainer/m"),
+        "w/Adam_1": ("optimizer", "m/w/.OPTIMIZER_SLOT/trainer/v"),
+        "Variable/Adam": ("optimizer", "m/plain/0/.OPTIMIZER_SLOT/trainer/m"),
+        "Variable/Adam_1": ("optimizer", "m/plain/0/.OPTIMIZER_SLOT/trainer/v"),
+        "beta1_power": ("optimizer", "trainer/beta1_power"),
+        "beta2_power": ("optimizer", "trainer/beta2_power"),
+        "w/ExponentialMovingAverage": ("ema", "mean"),
+        "table/.ATTRIBUTES/table-keys": ("other", "table/.ATTRIBUTES/table-keys"),
+        "table/.ATTRIBUTES/table-values": ("other", "table/.ATTRIBUTES/table-values"),
+        "numbers/.ATTRIBUTES/ITERATOR_STATE": ("other", "numbers/.ATTRIBUTES/ITERATOR_STATE"),
+        "rng/_state_var": ("other", "rng/_state_var"),
+        "step": ("step", "step"),
+        "save_counter": ("step", "save_counter"),
+    }
+
+
+def test_what_keras_3_writes(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    keras = pytest.importorskip("keras")
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, name="d")], name="net")
+    adam = keras.optimizers.Adam(use_ema=True)
+    optimizer = keras.optimizers.LossScaleOptimizer(adam)
+    weights = {
+        "net/d/kernel": ("model", "model/_functional/_operations/1/_kernel"),
+        "net/d/bias": ("model", "model/_functional/_operations/1/bias"),
+    }
+
+    def kinds(prefix: str) -> Counter[str]:
+        return Counter(kind for kind, _ in labels_of(prefix).values())
+
+    before = tf.train.Checkpoint(model=model, o=optimizer).write(str(tmp_path / "before"))
+    found = labels_of(before)
+    assert {name: found[name] for name in weights} == weights
+    assert {kind for kind, path in found.values() if path.startswith("o/")} == {
+        "optimizer",
+        "step",
+    }
+    assert kinds(before)["model"] == 2
+
+    optimizer.build(model.trainable_variables)
+    after = tf.train.Checkpoint(model=model, o=optimizer).write(str(tmp_path / "after"))
+    found = labels_of(after)
+    assert {name: found[name] for name in weights} == weights
+    averages = {path for kind, path in found.values() if kind == "ema"}
+    assert averages == {f"o/inner_optimizer/_model_variables_moving_average/{n}" for n in (0, 1)}
+    moments = {path: kind for kind, path in found.values() if "/_momentums/" in path}
+    assert moments == {f"o/inner_optimizer/_momentums/{n}": "optimizer" for n in (0, 1)}
+    assert kinds(after)["model"] == 2
+
+    alone = tf.train.Checkpoint(o=optimizer).write(str(tmp_path / "alone"))
+    assert kinds(alone) == kinds(after)
+    assert labels_of(alone)["net/d/kernel"][0] == "model"
 
 
 # Names from graphs ------------------------------------------------------------------------
