@@ -13,6 +13,7 @@ import pytest
 from ckpttool import errors
 from ckpttool.ops.explain import EXIT_CODES
 from ckpttool.version import __version__
+from tests.support import json_docs
 from tests.support.command import ROOT
 
 #: The house rule is "near 400"; a module that grows past it is usually two. A file of tests
@@ -159,3 +160,9 @@ def test_every_error_class_has_an_exit_code_that_means_something() -> None:
     for kind in classes:
         classes.extend(kind.__subclasses__())
         assert kind.exit_code in EXIT_CODES, kind
+
+
+def test_the_page_of_json_says_what_the_schemas_say() -> None:
+    assert json_docs.PATH.read_text("utf-8") == json_docs.text(), (
+        "run: python -m tests.support.json_docs"
+    )
