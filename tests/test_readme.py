@@ -19,6 +19,9 @@ from tests.support.command import ROOT
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
+#: When the fixtures seem to have been saved: what a clone says depends on when it was made.
+SAVED = 1796054824.0
+
 #: What only shows how to install, or would take minutes.
 NOT_RUN = re.compile(r"^(pip|make|git|python3?|cd|\.venv/bin/pip|curl) ")
 
@@ -37,9 +40,11 @@ EXAMPLES = [(path, block) for path in DOCUMENTS for block in runnable(path)]
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory, fixtures_dir: Path) -> Path:
-    """A folder that looks like a clone: it has a copy of fixtures/."""
+    """A folder that looks like a clone: it has a copy of fixtures/, written at one time."""
     folder = tmp_path_factory.mktemp("clone") / "ckpttool"
     shutil.copytree(fixtures_dir, folder / "fixtures")
+    for path in folder.rglob("*"):
+        os.utime(path, (SAVED, SAVED))
     return folder
 
 
