@@ -100,8 +100,10 @@ def _manager(
         if every:
             text += f", and only {duration(swept.since_preserved)} after the last preserved one"
         result.drop[swept.prefix] = Reason("max-to-keep", text)
-        hours = math.floor(swept.since_preserved / _HOUR * 100) / 100
-        if every and hours > 0:
+        # Rounded down, so that what is suggested suffices.
+        hours = swept.since_preserved / _HOUR
+        if every and 0.01 <= hours < math.inf:
+            hours = math.floor(hours * 100) / 100
             result.unless[swept.prefix] = f"--keep-every-n-hours {hours:g}"
     if facts.stamped:
         result.last_preserved = replay.last_preserved

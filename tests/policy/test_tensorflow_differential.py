@@ -12,26 +12,16 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ckpttool.policy.tensorflow_manager import ManagerReplay
 from ckpttool.policy.tensorflow_saver import SaverReplay
+from tests.support.tf_clock import Clock, FakeCheckpoint, TouchingSession, advance, controlled
 
 SUFFIXES = (".index", ".data-00000-of-00001")
 HISTORIES = [pytest.param(40, id="some"), pytest.param(600, id="many", marks=pytest.mark.slow)]
-
-
-class Clock:
-    """The time that TensorFlow sees."""
-
-    def __init__(self) -> None:
-        self.now = 1.6e9
-
-    def time(self) -> float:
-        return self.now
 
 
 @pytest.fixture(scope="module")
@@ -45,20 +35,7 @@ def tf() -> Iterator[Any]:
 
 @pytest.fixture
 def clock(tf: Any, monkeypatch: pytest.MonkeyPatch) -> Clock:
-    from tensorflow.python.checkpoint import checkpoint_management
-    from tensorflow.python.training import saver
-
-    clock = Clock()
-    fake = SimpleNamespace(time=clock.time)
-    monkeypatch.setattr(checkpoint_management, "time", fake)
-    monkeypatch.setattr(saver, "time", fake)
-    return clock
-
-
-def touch(prefix: str, when: float) -> None:
-    for suffix in SUFFIXES:
-        Path(prefix + suffix).touch()
-        os.utime(prefix + suffix, (when, when))
+    return controlled(monkeypatch)
 
 
 def survivors(directory: Path) -> set[str]:
@@ -71,30 +48,6 @@ def survivors(directory: Path) -> set[str]:
     return found[0]
 
 
-def advance(clock: Clock, rng: random.Random, hours: float | None) -> None:
-    """Let time pass; often by exactly the interval, where strict and non-strict differ."""
-    exact = (hours or 1.0) * 3600.0
-    clock.now += rng.choice(
-        [0.0, exact, exact / 2, exact * 3, rng.uniform(0, 2 * exact), -rng.uniform(0, 2 * exact)]
-        if rng.random() < 0.3
-        else [exact, exact / 2, rng.uniform(0, exact)]
-    )
-
-
-class FakeCheckpoint:
-    """What CheckpointManager needs of a Checkpoint: a counter, and a write that is quick."""
-
-    def __init__(self, tf: Any, clock: Clock) -> None:
-        self.save_counter = tf.Variable(0, dtype=tf.int64)
-        self._clock = clock
-
-    def _write(self, prefix: str, options: Any) -> str:
-        touch(prefix, self._clock.now)
-        for callback in options.experimental_write_callbacks:
-            callback(prefix)
-        return prefix
-
-
 def manager_history(tf: Any, clock: Clock, directory: Path, rng: random.Random) -> None:
     from tensorflow.python.checkpoint import checkpoint_management as management
 
@@ -103,7 +56,7 @@ def manager_history(tf: Any, clock: Clock, directory: Path, rng: random.Random) 
     manager, replay, settings, number = None, None, (None, None), 0
     checkpoint = FakeCheckpoint(tf, clock)
     for _ in range(rng.randint(5, 25)):
-        advance(clock, rng, settings[1])
+        clock.now += advance(rng, settings[1])
         if manager is None or rng.random() < 0.2:
             settings = (rng.choice([1, 2, 3, 5, None]), rng.choice([None, 0, 0.1, 1, 2.5]))
             state = management.get_checkpoint_state(str(directory))
@@ -146,7 +99,7 @@ def saver_history(tf: Any, clock: Clock, directory: Path, rng: random.Random) ->
         v1.get_variable("v", initializer=0)
         session = TouchingSession(clock)
         for _ in range(rng.randint(5, 25)):
-            advance(clock, rng, hours)
+            clock.now += advance(rng, hours)
             if saver is None or rng.random() < 0.2:
                 most = rng.choice([1, 2, 3, 5, 0, None])
                 hours = rng.choice([0, 0.1, 1, 2.5, 10000])
@@ -181,34 +134,15 @@ def saver_history(tf: Any, clock: Clock, directory: Path, rng: random.Random) ->
             assert saver._next_checkpoint_time == replay.next_time
 
 
-class TouchingSession:
-    """What Saver needs of a Session: running the save op writes the files."""
-
-    graph = None
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-
-    def run(self, _fetch: str, feed: dict[str, str]) -> str:
-        (prefix,) = feed.values()
-        touch(prefix, self._clock.now)
-        return prefix
-
-
 @pytest.mark.parametrize("histories", HISTORIES)
 @pytest.mark.parametrize("history", [manager_history, saver_history])
 def test_replay_equals_tensorflow(
     tf: Any,
     clock: Clock,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     history: Callable[[Any, Clock, Path, random.Random], None],
     histories: int,
 ) -> None:
-    from tensorflow.python.client import session
-
-    # Saver asks for an instance of this class; ours is one by registration only.
-    monkeypatch.setattr(session, "SessionInterface", TouchingSession)
     for seed in range(histories):
         directory = tmp_path / str(seed)
         directory.mkdir()

@@ -110,6 +110,7 @@ def gather(directory: LocalDirectory, found: Survey, request: Request, limits: L
         tuple(
             LeftoverFacts(item.name, item.mtime_ns / 1e9, item.nbytes, item.why)
             for item in found.run.leftovers
+            if item.prefix not in found.opaque
         ),
         stamped,
         last_preserved,
@@ -227,9 +228,10 @@ def _preserved(
     What it preserves it takes off its list, so "unlisted" can mean "protected". It is
     older than all that is listed; a copied file's time does not show that, but its number does.
     """
-    series = {found.stored[name].series for name in listed}
+    here = [name for name in listed if name in found.stored]
+    series = {found.stored[name].series for name in here}
     lowest: dict[str, int] = {}
-    for name in listed:
+    for name in here:
         number = found.stored[name].number
         if number is not None:
             kind = found.stored[name].series

@@ -106,7 +106,8 @@ def plan_prune(
         NotFoundError, CorruptError, LimitError, PermissionDeniedError, StorageError: the
             directory or its state file cannot be read.
     """
-    check_retention(request.retention)
+    if not request.best:  # else `decide` checks, when the metrics have been read
+        check_retention(request.retention)
     with open_directory(path) as directory:
         return make_plan(directory, request, limits or default_limits(), now)
 
@@ -120,7 +121,7 @@ def make_plan(
     now = time.time() if now is None else now
     gathered = gather(directory, found, request, limits)
     outcome = decide_proven(directory, gathered, found.stored, limits, now)
-    left_alone = [*_left(outcome), *gathered.foreign]
+    left_alone = [*_left(outcome), *gathered.foreign, *found.opaque.items()]
     left_alone += [(name, "it is a run of its own (--recursive)") for name in found.nested]
     removals, outcome = _removals(directory, found, outcome, left_alone)
     own = directory.itself()

@@ -13,7 +13,13 @@ from ckpttool.errors import CkpttoolError
 from ckpttool.formats.sniff import sniff_file
 from ckpttool.limits import Limits
 from ckpttool.ops.prune.removal import Removal
-from ckpttool.sources.filenames import STATE_FILE, graph_name, is_sharded_v1, split_number
+from ckpttool.sources.filenames import (
+    STATE_FILE,
+    graph_name,
+    is_sharded_v1,
+    split_number,
+    split_part,
+)
 from ckpttool.sources.run import Checkpoint, Leftover, Run, StateFile, read_run, read_state_file
 from ckpttool.storage.base import FileStat
 from ckpttool.storage.local import TEMPORARY_SUFFIX, LocalDirectory
@@ -49,14 +55,16 @@ class Stored:
 class Survey:
     """What lies in a directory.
 
-    ``others`` are the state files besides the run's own; ``nested`` directories that are
-    runs of their own.
+    ``opaque`` are checkpoints of which a file is a link or a pipe, and why that is so: they
+    are not in ``stored``. ``others`` are the state files besides the run's own; ``nested``
+    directories that are runs of their own.
     """
 
     run: Run
     state_name: str
     state_stat: FileStat | None = None
     stored: dict[str, Stored] = field(default_factory=dict)
+    opaque: dict[str, str] = field(default_factory=dict)
     others: list[StateFile] = field(default_factory=list)
     nested: list[str] = field(default_factory=list)
 
@@ -87,7 +95,15 @@ def survey(directory: LocalDirectory, limits: Limits, state_name: str = STATE_FI
     rest: list[FileStat] = []
     run = read_run(directory, limits, state_name, others=rest)
     found = Survey(run, state_name, state_stat)
+    for leftover in run.leftovers:
+        # A data file that is elsewhere is as good as one that is here, to TensorFlow.
+        part = split_part(leftover.name)
+        entry = directory.stat(leftover.name) if part else None
+        if part and entry is not None and entry.kind != "file":
+            found.opaque[part.prefix] = f"{leftover.name} is {leftover.why}"
     for item in run.checkpoints:
+        if item.prefix in found.opaque:
+            continue
         found.stored[item.prefix] = Stored(
             item.prefix,
             item.series,
@@ -138,7 +154,7 @@ def leftover_removal(directory: LocalDirectory, leftover: Leftover) -> Removal |
     A directory goes only when it holds nothing but plain files that a save put there.
     """
     now = directory.stat(leftover.name)
-    if now is None or now.mtime_ns != leftover.mtime_ns:
+    if now is None or now.mtime_ns > leftover.mtime_ns:
         return "it changed while it was looked at"
     if now.kind == "file":
         return Removal(leftover.name, (now,))
