@@ -7,9 +7,8 @@ rich is imported by the first thing that needs it, and never for streamed lines.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ckpttool.cli.escape import escape
 
@@ -24,8 +23,7 @@ _BATCH = 500
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """A column of a table; ``style`` is words of ``Screen.style``."""
 
     title: str
@@ -33,8 +31,7 @@ class Column:
     style: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Screen:
+class Screen(NamedTuple):
     """What a terminal can show: ``width`` in columns, colours, characters past ASCII."""
 
     width: int

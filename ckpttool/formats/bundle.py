@@ -12,7 +12,7 @@ A part of a partitioned variable has an entry of its own, under a key that
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ckpttool.errors import CkpttoolError, CorruptError, UnsupportedError
 from ckpttool.formats.entry import Entry, EntryParser, SliceSpec
@@ -27,8 +27,7 @@ __all__ = ["BundleIndex", "Entry", "Header", "SliceSpec"]
 _VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """What the empty key holds: the number of data files, byte order, version."""
 
     num_shards: int

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ckpttool.errors import CkpttoolError, ForeignFormatError
 from ckpttool.formats.sstable import MAGIC as _TABLE_MAGIC
@@ -23,8 +23,7 @@ HEAD_BYTES = 4096
 TAIL_BYTES = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Sniffed:
+class Sniffed(NamedTuple):
     """What something is.
 
     Attributes:
