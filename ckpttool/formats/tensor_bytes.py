@@ -68,6 +68,8 @@ def read_strings(
         CorruptError, IncompleteError: as ``string_checksum``.
         LimitError: id ``limit-string-elements``.
     """
+    span = _Span(file, offset, size, "strings-malformed")
+    span.expect(count, 1, _CHECKSUM_BYTES)
     if count > limits.string_elements:
         raise LimitError(
             f"a string variable in {file.path} is over a limit",
@@ -75,7 +77,6 @@ def read_strings(
             hint="if the file is trusted, raise string_elements in CKPTTOOL_LIMITS",
             id="limit-string-elements",
         )
-    span = _Span(file, offset, size, "strings-malformed")
     lengths = array("Q")
     value = _read_lengths(span, count, big_endian, lengths)
     data = span.take(span.left)
