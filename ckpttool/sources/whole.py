@@ -73,12 +73,12 @@ def flaws(directory: Directory, prefix: str, limits: Limits) -> tuple[Flaw, ...]
     try:
         file = directory.open(name)
     except CkpttoolError as error:
-        return (Flaw(name, _reason(error)),)
+        return (Flaw(name, _reason(error, join(directory.path, name))),)
     try:
         index = BundleIndex(file, limits)
         needed = bytes_needed(index)
     except CkpttoolError as error:
-        return (Flaw(name, _what_else(file) or _reason(error)),)
+        return (Flaw(name, _what_else(file) or _reason(error, file.path)),)
     finally:
         file.close()
     found: list[Flaw] = []
@@ -133,7 +133,7 @@ def _shard_flaw(directory: Directory, name: str, needed: int) -> str:
     try:
         stat = directory.stat(name)
     except CkpttoolError as error:
-        return _reason(error)
+        return _reason(error, join(directory.path, name))
     if stat is None:
         return "is missing"
     if stat.kind != "file":
@@ -147,7 +147,7 @@ def _shard_flaw(directory: Directory, name: str, needed: int) -> str:
         finally:
             file.close()
     except CkpttoolError as error:
-        return _reason(error)
+        return _reason(error, join(directory.path, name))
     return other or f"has {stat.size} bytes of at least {needed}"
 
 
@@ -162,5 +162,7 @@ def _what_else(file: ReadableFile) -> str:
     return f"is {sniffed.description}"
 
 
-def _reason(error: CkpttoolError) -> str:
-    return f"cannot be used: {error.why or error.what}"
+def _reason(error: CkpttoolError, path: str) -> str:
+    """What an error says of a file, so that it can follow the file's name."""
+    said = str(error).removeprefix(path)
+    return said[1:] if said.startswith(" ") else f"cannot be used: {said.removeprefix(': ')}"

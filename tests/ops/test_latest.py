@@ -7,7 +7,9 @@ import pytest
 
 from ckpttool.errors import CkpttoolError, NotFoundError, UnsupportedError
 from ckpttool.ops.latest import latest
+from tests.support.command import RunCli
 from tests.support.saved import save, write_state
+from tests.support.terminal import run_in_terminal
 
 
 @pytest.fixture
@@ -151,3 +153,24 @@ def test_the_usual_case_lists_nothing(run_dir: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(os, "scandir", refuse)
     assert latest("run").prefix == "run/ckpt-3"
+
+
+# For scripts ---------------------------------------------------------------------------
+
+
+def test_exact_bytes_in_a_pipe_and_none_on_a_terminal(run_cli: RunCli, tmp_path: Path) -> None:
+    folder = tmp_path / "a\udcff\x1b[31m"
+    save(folder, "ckpt-1")
+    for options in ([], ["-q"]):
+        args = ["latest", *options, str(folder)]
+        assert run_cli(args).stdout == f"{folder}/ckpt-1\n"
+        shown = run_in_terminal(args).output
+        assert "a\\xff\\x1b[31m/ckpt-1" in shown
+        assert "\x1b[31m" not in shown
+
+
+def test_the_prefix_alone_on_stdout(run_cli: RunCli, run_dir: Path) -> None:
+    break_(run_dir, 3)
+    result = run_cli(["latest", "run"], cwd=run_dir.parent)
+    assert (result.returncode, result.stdout) == (0, "run/ckpt-2\n")
+    assert result.stderr.startswith("warning: ")
