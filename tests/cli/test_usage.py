@@ -117,7 +117,9 @@ def test_a_path_is_no_command(run_cli) -> None:
     result = run_cli(["run/model.ckpt-1000"])
     assert result.returncode == 2
     assert "there is no command 'run/model.ckpt-1000'" in result.stderr
-    assert "next: ckpttool --help" in result.stderr
+    assert "did you mean: ckpttool inspect run/model.ckpt-1000  [" in result.stderr
+    assert "did you mean: ckpttool inspect 'a b/c'" in run_cli(["a b/c"]).stderr
+    assert "next: ckpttool --help  [" in run_cli(["zzz"]).stderr
 
 
 @pytest.mark.parametrize(
