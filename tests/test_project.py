@@ -23,7 +23,7 @@ MAX_LINES_OF_TESTS = 800
 
 #: Paths of one machine, and words of drafts: they do not belong in what others read.
 FORBIDDEN = re.compile(
-    rb"/work/|/root/|/home/\w|/Users/\w|/opt/\w+/simple|(?i:\bTODO\b|\bFIXME\b|\bXXX\b)"
+    rb"/work/|/root/|/opt/\w+/simple|(?i:\bTODO\b|\bFIXME\b|\bXXX\b)"
     rb"|(?i:extra-index-url|find-links|index-url)"
 )
 
@@ -92,11 +92,12 @@ EXPLANATIONS = ROOT / "ckpttool" / "explanations"
 def id_literals() -> dict[str, list[str]]:
     """Every error or finding id that the code spells out, and where.
 
-    An id is an `id=` argument, a `default_id`, or the first argument of `Finding(…)`.
+    An id is an `id=` argument or the default of one, a `default_id`, or the first
+    argument of `Finding(…)`.
     """
     found: dict[str, list[str]] = {}
 
-    def note(node: ast.expr | None, path: Path) -> None:
+    def note(node: ast.AST | None, path: Path) -> None:
         if isinstance(node, ast.IfExp):
             note(node.body, path)
             note(node.orelse, path)
@@ -105,7 +106,15 @@ def id_literals() -> dict[str, list[str]]:
 
     for path in (ROOT / "ckpttool").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Call):
+            if isinstance(node, ast.arguments):
+                pairs = [
+                    *zip(node.args[::-1], node.defaults[::-1], strict=False),
+                    *zip(node.kwonlyargs, node.kw_defaults, strict=True),
+                ]
+                for argument, default in pairs:
+                    if argument.arg == "id":
+                        note(default, path)
+            elif isinstance(node, ast.Call):
                 for keyword in node.keywords:
                     if keyword.arg == "id":
                         note(keyword.value, path)
