@@ -169,6 +169,21 @@ def test_d15_a_trainer_caught_between_data_and_index(tmp_path: Path) -> None:
     assert report.damaged
 
 
+def test_d15_a_shard_replaced_after_it_was_looked_at(tmp_path: Path) -> None:
+    write_large(tmp_path)
+    new = tmp_path / "new"
+    new.mkdir()
+    write_large(new, seed=9)
+
+    def replace(name: str) -> None:
+        if name == shard(tmp_path).name and shard(new).exists():
+            shard(new).replace(shard(tmp_path))
+
+    directory: Any = Watched(open_directory(str(tmp_path)), replace)
+    assert ids(check(directory))[0] == ("error", "changed-while-reading")
+    assert "changed-while-reading" not in dict(ids(check(directory))).values()
+
+
 def test_a_shard_that_becomes_a_link_after_it_was_looked_at(tmp_path: Path) -> None:
     write_small(tmp_path)
     outside = tmp_path / "outside"

@@ -19,10 +19,12 @@ FLOAT, STRING, VARIANT = 1, 7, 21
 EIGHT = bytes(range(8))
 
 
-def check(folder: Path, level: Level = "deep", jobs: int = 1, **limits: int) -> BundleReport:
+def check(
+    folder: Path, level: Level = "deep", jobs: int = 1, limits: Limits | None = None
+) -> BundleReport:
     with open_directory(str(folder)) as directory:
         return check_bundle(
-            directory, "m", level=level, jobs=jobs, limits=Limits(**limits), progress=None
+            directory, "m", level=level, jobs=jobs, limits=limits or Limits(), progress=None
         )
 
 
@@ -200,6 +202,20 @@ def test_variants(tmp_path: Path, position: int, id: str) -> None:
         [bytes(broken)],
     )
     assert found(check(tmp_path)) == [("error", id)]
+
+
+def test_variants_of_the_other_byte_order_cannot_be_checked(tmp_path: Path) -> None:
+    stored, crc = variant_payload([b"abcdef"])
+    write_bundle(
+        tmp_path,
+        "m",
+        {b"v": {"dtype": VARIANT, "shape": (1,), "size": len(stored), "crc": crc}},
+        [stored],
+        head=handmade.header(1, big_endian=True),
+    )
+    report = check(tmp_path)
+    assert found(report) == [("warning", "variants-big-endian")]
+    assert (report.variables, report.nbytes, len(report.not_checked)) == (0, 0, 1)
 
 
 # Entries ----------------------------------------------------------------------------
@@ -548,9 +564,9 @@ def test_what_cannot_be_judged_is_an_error(tmp_path: Path) -> None:
         check(tmp_path)
     write_bundle(tmp_path, "m", two(), [EIGHT * 2])
     with pytest.raises(LimitError):
-        check(tmp_path, entries=1)
+        check(tmp_path, limits=Limits(entries=1))
     with pytest.raises(LimitError):
-        check(sharded(tmp_path)[0].parent, shards=2)
+        check(sharded(tmp_path)[0].parent, limits=Limits(shards=2))
 
 
 # The object graph -----------------------------------------------------------------------
@@ -618,14 +634,14 @@ def test_an_object_graph_with_a_wrong_checksum_is_told_once(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("limits", "id"),
     [
-        ({"object_graph_bytes": 10}, "limit-object-graph-bytes"),
-        ({"object_graph_nodes": 1}, "object-graph-too-large"),
+        (Limits(object_graph_bytes=10), "limit-object-graph-bytes"),
+        (Limits(object_graph_nodes=1), "object-graph-too-large"),
     ],
 )
 def test_an_object_graph_over_a_limit_does_not_hide_the_rest(
-    tmp_path: Path, limits: dict[str, int], id: str
+    tmp_path: Path, limits: Limits, id: str
 ) -> None:
     with_graph(tmp_path, node(b"a") * 3, b"a")
-    report = check(tmp_path, **limits)
+    report = check(tmp_path, limits=limits)
     assert found(report) == [("warning", id)]
     assert (report.variables, len(report.not_checked)) == (2, 1)

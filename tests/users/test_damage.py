@@ -95,8 +95,8 @@ def test_d14_leftovers_of_a_killed_save_are_told_and_never_taken_for_checkpoints
         ("note", "save-leftover"),
     ]
     assert {found.object for found in result.findings} == {
-        "model.ckpt.data-00000-of-00001.tempstate5599123",
-        "model.ckpt_temp",
+        str(tmp_path / "model.ckpt.data-00000-of-00001.tempstate5599123"),
+        str(tmp_path / "model.ckpt_temp"),
     }
     done = run_cli(["inspect", "--json", tmp_path])
     assert done.returncode == 0

@@ -103,6 +103,8 @@ class VerifyView(View):
             for skipped in result.not_checked[:_SHOWN]:
                 label = screen.style("not checked", "yellow")
                 yield f"  {label} {escape(skipped.object)}: {escape(_why(skipped))}\n"
+        if any(result.findings for result in self._judged):
+            yield screen.style("ckpttool explain ID says more about what is in brackets\n", "dim")
 
     @property
     def _judged(self) -> list[VerifyResult]:
@@ -156,7 +158,7 @@ def _verdict(result: VerifyResult) -> str:
 def _measure(result: VerifyResult) -> str:
     checked = result.checked
     if result.level == "quick":
-        return f"quick: {checked.variables} variables, their bytes were not read"
+        return f"quick, {checked.variables} variables"
     return f"{checked.variables} variables, {bytes_text(checked.nbytes)} read"
 
 

@@ -15,6 +15,7 @@ from ckpttool.errors import (
     IncompleteError,
     PermissionDeniedError,
     StorageError,
+    UnsupportedError,
 )
 from ckpttool.formats.bundle import Entry
 from ckpttool.formats.dtypes import dtype_name
@@ -74,7 +75,7 @@ def check_bytes(
             for nbytes, mismatches in each(check, units(file.extents, file.length), threads):
                 advance(nbytes)
                 found += mismatches
-            changed = opened.changed()
+            changed = opened.changed() or opened.stat != file.stat
         finally:
             opened.close()
         coverage.nbytes += file.readable
@@ -137,11 +138,13 @@ def _tell(file: DataFile, found: list[Mismatch], report: Report, coverage: Cover
     for mismatch in found:
         position, outcome = mismatch.position, mismatch.outcome
         ordinal = file.extents.ordinals[position]
-        if isinstance(outcome, (IncompleteError, StorageError)):
+        if isinstance(outcome, (IncompleteError, StorageError, UnsupportedError)):
             unread.append(position)
         if isinstance(outcome, CkpttoolError):
+            # What cannot be checked at all may still be right.
+            severity: Severity = "warning" if isinstance(outcome, UnsupportedError) else "error"
             report.add_unnamed(
-                outcome.id, "error", (ordinal,), partial(_unreadable, file.name, outcome)
+                outcome.id, severity, (ordinal,), partial(_unreadable, file.name, outcome)
             )
         elif not file.extents.checksums[position]:
             report.add_unnamed(

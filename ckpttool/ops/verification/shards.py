@@ -47,12 +47,20 @@ class Siblings:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A data file that can be read, and the ranges claimed of it; ``length`` in bytes."""
+    """A data file, the ranges claimed of it, and what the directory says of it.
 
-    name: str
+    ``stat`` is None where there is no such file.
+    """
+
     path: str
-    length: int
+    name: str
+    stat: FileStat | None
     extents: Extents
+
+    @property
+    def length(self) -> int:
+        """Its bytes."""
+        return self.stat.size if self.stat else 0
 
     def fits(self, position: int) -> bool:
         """Whether a range lies inside the file; an empty one lies anywhere."""
@@ -110,9 +118,8 @@ def check_shards(
             coverage.lose(extents, range(len(extents)))
             continue
         name = shard_name(base, number, count)
-        stat = present.get(number)
-        file = DataFile(name, join(directory.path, name), stat.size if stat else 0, extents)
-        if _is_readable(file, stat, directory, report):
+        file = DataFile(join(directory.path, name), name, present.get(number), extents)
+        if _is_readable(file, directory, report):
             layout = extents.layout()
             _check_layout(file, layout, contents, report)
             if _is_bounded(file, layout, report):
@@ -120,7 +127,7 @@ def check_shards(
                 readable.append(file)
                 continue
         coverage.lose(extents, range(len(extents)))
-    _check_others(contents, siblings, count, report, join(directory.path, base))
+    _check_others(contents, siblings, count, report, directory.path, base)
     return readable
 
 
@@ -138,10 +145,8 @@ def _out_of_range(number: int, count: int, extents: Extents, report: Report, pre
     report.skip(prefix, f"there is no data file {number}", len(extents), extents.nbytes)
 
 
-def _is_readable(
-    file: DataFile, stat: FileStat | None, directory: Directory, report: Report
-) -> bool:
-    extents = file.extents
+def _is_readable(file: DataFile, directory: Directory, report: Report) -> bool:
+    extents, stat = file.extents, file.stat
     lost = f"{len(extents)} entries, {extents.nbytes} bytes"
     why = ""
     if stat is None:
@@ -265,9 +270,10 @@ def _is_bounded(file: DataFile, layout: Layout, report: Report) -> bool:
 
 
 def _check_others(
-    contents: Contents, siblings: Siblings, count: int, report: Report, prefix: str
+    contents: Contents, siblings: Siblings, count: int, report: Report, directory: str, base: str
 ) -> None:
     """Data files that no entry refers to, or that are of another checkpoint."""
+    prefix = join(directory, base)
     present = siblings.shards.get(count, {})
     inside = sum(number < count for number in present)
     idle_missing = (
@@ -283,9 +289,8 @@ def _check_others(
         )
     extra = sorted(number for number in present if number >= count)
     for number in extra:
-        report.add(
-            "shard-extra", "warning", present[number].name, f"there are {count} data files, from 0"
-        )
+        path = join(directory, present[number].name)
+        report.add("shard-extra", "warning", path, f"there are {count} data files, from 0")
     for other, files in sorted(siblings.shards.items()):
         if other != count:
             report.add(
@@ -296,6 +301,5 @@ def _check_others(
                 f"which has {count} now",
             )
     for name in siblings.leftovers:
-        report.add(
-            "save-leftover", "note", name, "an interrupted save left it beside the checkpoint"
-        )
+        path = join(directory, name)
+        report.add("save-leftover", "note", path, "an interrupted save left it here")
