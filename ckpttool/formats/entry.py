@@ -198,7 +198,7 @@ class EntryParser:
                     shape.add(raw, *value)
                 elif number == 7:
                     if len(slices) == self._limits.slices:
-                        raise self._over(key, "slices", "parts")
+                        raise self._over(key, "slices", "limit-slices", "parts")
                     slices.append(_parse_slice(raw, *value))
         except CkpttoolError as error:
             if isinstance(error, LimitError):
@@ -235,7 +235,7 @@ class EntryParser:
         if shape is None:
             return
         if len(shape) > self._limits.rank:
-            raise self._over(key, "rank", "dimensions")
+            raise self._over(key, "rank", "limit-rank", "dimensions")
         known = BY_NUMBER.get(dtype)
         nbytes = (known.size if known else 0) or 1
         for length in shape:
@@ -255,12 +255,12 @@ class EntryParser:
             id=id,
         )
 
-    def _over(self, key: bytes, limit: str, what: str) -> LimitError:
+    def _over(self, key: bytes, limit: str, id: str, what: str) -> LimitError:
         return LimitError(
             f"{self._path}: the entry of {quote_key(key)} is over a limit",
             why=f"it has more than {getattr(self._limits, limit)} {what}",
             hint=f"if the file is trusted, raise {limit} in CKPTTOOL_LIMITS",
-            id=f"limit-{limit}",
+            id=id,
         )
 
 

@@ -19,7 +19,7 @@ def decompress(data: bytes, limit: int) -> bytes:
     Raises:
         CorruptError: id ``snappy-malformed``: the stream breaks, or claims more than
             snappy can hold in so few bytes.
-        LimitError: id ``limit-block-expanded-bytes``: it claims more than ``limit`` bytes.
+        LimitError: id ``limit-block``: it claims more than ``limit`` bytes.
     """
     try:
         claimed, _ = read_varint(data, 0, min(len(data), 5))
@@ -32,7 +32,7 @@ def decompress(data: bytes, limit: int) -> bytes:
             "a snappy block is too large",
             why=f"it claims {claimed} bytes, and the limit is {limit}",
             hint="if the file is trusted, raise block_expanded_bytes in CKPTTOOL_LIMITS",
-            id="limit-block-expanded-bytes",
+            id="limit-block",
         )
     import cramjam  # here, because few indexes are compressed and a start counts every ms
 

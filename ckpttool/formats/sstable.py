@@ -90,7 +90,7 @@ class Table:
             ``block-checksum``, ``block-malformed``, ``keys-unsorted``, ``keys-duplicate``,
             ``snappy-malformed``; from the constructor for the footer and the index block,
             from the other calls for the block they read.
-        LimitError: ``limit-`` and the limit: block-bytes, block-keys-bytes, key-bytes, entries.
+        LimitError: ids ``limit-block``, ``limit-keys``, ``limit-entries``.
         UnsupportedError: id ``block-compression``.
     """
 
@@ -151,7 +151,7 @@ class Table:
     def check_count(self, entries: int) -> None:
         """Hold a number of entries against the limit."""
         if entries > self._limits.entries:
-            raise self._over("entries", f"it has more than {self._limits.entries} entries")
+            raise self._over("entries", "limit-entries", f"it has more than {self._limits.entries} entries")
 
     def get(self, key: bytes) -> bytes | None:
         """The value of ``key``, or None; reads one block and decodes a part of it."""
@@ -249,8 +249,7 @@ class Table:
         """The contents of a block, checked against its checksum and expanded."""
         size = handle.size
         if size > self._limits.block_bytes:
-            raise self._over(
-                "block_bytes", f"{where} has {size} bytes, over {self._limits.block_bytes}"
+            raise self._over("block_bytes", "limit-block", f"{where} has {size} bytes, over {self._limits.block_bytes}"
             )
         stored = self._file.pread(handle.offset, size + _TRAILER_BYTES)
         expected = int.from_bytes(stored[size + 1 :], "little")
@@ -328,9 +327,7 @@ class Table:
                             shared, unshared, size, pos = self._header(data, pos, stop, where)
                             spent += shared + unshared
                             if spent > self._limits.block_keys_bytes:
-                                raise self._over(
-                                    "block_keys_bytes",
-                                    f"{where}: its keys have more than "
+                                raise self._over("block_keys_bytes", "limit-keys", f"{where}: its keys have more than "
                                     f"{self._limits.block_keys_bytes} bytes",
                                 )
                         previous = key
@@ -372,9 +369,7 @@ class Table:
         except CkpttoolError as error:
             raise self._malformed(where, f"the entry at byte {start}: {error.why}") from None
         if shared + unshared > self._limits.key_bytes:
-            raise self._over(
-                "key_bytes",
-                f"{where}: the key at byte {start} has {shared + unshared} bytes, "
+            raise self._over("key_bytes", "limit-keys", f"{where}: the key at byte {start} has {shared + unshared} bytes, "
                 f"over {self._limits.key_bytes}",
             )
         if unshared + size > stop - pos:
@@ -420,10 +415,10 @@ class Table:
     def _footer_error(self, why: str) -> CorruptError:
         return CorruptError(f"{self._file.path} has a damaged footer", why=why, id="table-footer")
 
-    def _over(self, limit: str, why: str) -> LimitError:
+    def _over(self, limit: str, id: str, why: str) -> LimitError:
         return LimitError(
             f"{self._file.path} is over a limit",
             why=why,
             hint=f"if the file is trusted, raise {limit} in CKPTTOOL_LIMITS",
-            id=f"limit-{limit.replace('_', '-')}",
+            id=id,
         )

@@ -140,7 +140,7 @@ def test_the_header_is_no_entry() -> None:
 )
 def test_headers(raw: bytes, expected: tuple[object, ...]) -> None:
     found = index(head=raw).header
-    assert dataclasses.astuple(found) == (*expected, raw)
+    assert found == (*expected, raw)
 
 
 # What is wrong ------------------------------------------------------------------------
