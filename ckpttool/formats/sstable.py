@@ -151,7 +151,9 @@ class Table:
     def check_count(self, entries: int) -> None:
         """Hold a number of entries against the limit."""
         if entries > self._limits.entries:
-            raise self._over("entries", "limit-entries", f"it has more than {self._limits.entries} entries")
+            raise self._over(
+                "entries", "limit-entries", f"it has more than {self._limits.entries} entries"
+            )
 
     def get(self, key: bytes) -> bytes | None:
         """The value of ``key``, or None; reads one block and decodes a part of it."""
@@ -249,7 +251,10 @@ class Table:
         """The contents of a block, checked against its checksum and expanded."""
         size = handle.size
         if size > self._limits.block_bytes:
-            raise self._over("block_bytes", "limit-block", f"{where} has {size} bytes, over {self._limits.block_bytes}"
+            raise self._over(
+                "block_bytes",
+                "limit-block",
+                f"{where} has {size} bytes, over {self._limits.block_bytes}",
             )
         stored = self._file.pread(handle.offset, size + _TRAILER_BYTES)
         expected = int.from_bytes(stored[size + 1 :], "little")
@@ -327,7 +332,10 @@ class Table:
                             shared, unshared, size, pos = self._header(data, pos, stop, where)
                             spent += shared + unshared
                             if spent > self._limits.block_keys_bytes:
-                                raise self._over("block_keys_bytes", "limit-keys", f"{where}: its keys have more than "
+                                raise self._over(
+                                    "block_keys_bytes",
+                                    "limit-keys",
+                                    f"{where}: its keys have more than "
                                     f"{self._limits.block_keys_bytes} bytes",
                                 )
                         previous = key
@@ -369,7 +377,10 @@ class Table:
         except CkpttoolError as error:
             raise self._malformed(where, f"the entry at byte {start}: {error.why}") from None
         if shared + unshared > self._limits.key_bytes:
-            raise self._over("key_bytes", "limit-keys", f"{where}: the key at byte {start} has {shared + unshared} bytes, "
+            raise self._over(
+                "key_bytes",
+                "limit-keys",
+                f"{where}: the key at byte {start} has {shared + unshared} bytes, "
                 f"over {self._limits.key_bytes}",
             )
         if unshared + size > stop - pos:
