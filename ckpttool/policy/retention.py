@@ -25,7 +25,7 @@ from ckpttool.policy.facts import (
 from ckpttool.policy.ordering import arrange, choose_order, inversion, other_order
 from ckpttool.policy.rules import keep_best, keep_every_n_steps, keep_within, over_total
 from ckpttool.policy.tensorflow import tensorflow_keeps
-from ckpttool.policy.words import duration
+from ckpttool.policy.words import at_least, duration
 
 __all__ = ["check_retention", "decide", "with_missing"]
 
@@ -238,6 +238,11 @@ def _choose(
     for kept in _extra_keeps(ordered, retention, now):
         for prefix, reason in kept.items():
             keep[prefix].append(reason)
+    if retention.within is not None:
+        sane = max((item.time for item in ordered if item.time <= now), default=now)
+        for item in ordered:
+            enough = f"--keep-within {at_least(sane - item.time)}"
+            into.unless.setdefault(item.prefix, enough)
     if not retention.has_keep_rule:
         for item in ordered:
             keep[item.prefix].append(Reason("no-keep-rule", "no rule lets it go"))
@@ -286,7 +291,7 @@ def _decision(
                 item,
                 "delete",
                 tuple(chosen.drop[item.prefix]),
-                chosen.unless.get(item.prefix, "") or _unless(item, retention),
+                chosen.unless.get(item.prefix, "") or f"--pin {item.prefix}",
             )
         return Decision(item, "keep", (*chosen.keep[item.prefix], *protected))
     if item.missing:
@@ -305,11 +310,6 @@ def _decision(
         "leave",
         (Reason("unlisted", "the state file does not list it (--scope all includes it)"),),
     )
-
-
-def _unless(item: CheckpointFacts, retention: Retention) -> str:
-    """What would have kept one that only the rules beyond TensorFlow speak of."""
-    return f"--pin {item.prefix}" if retention.has_keep_rule else ""
 
 
 def _leftover(item: LeftoverFacts, retention: Retention, now: float) -> LeftoverDecision:
@@ -346,9 +346,10 @@ def _warnings(
 ) -> Iterable[str]:
     unlisted = sum(1 for d in decisions if d.reasons and d.reasons[0].rule == "unlisted")
     if unlisted:
+        one = unlisted == 1
         yield (
-            f"{unlisted} checkpoint{'s' if unlisted > 1 else ''} that the state file does not "
-            "list were left alone; --scope all includes them"
+            f"{unlisted} checkpoint{'' if one else 's'} that the state file does not list "
+            f"{'was' if one else 'were'} left alone; --scope all includes {'it' if one else 'them'}"
         )
     if (
         retention.style == "manager"

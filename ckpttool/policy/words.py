@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 
-__all__ = ["duration", "ordinal", "parse_duration", "size"]
+__all__ = ["at_least", "duration", "ordinal", "parse_duration", "size"]
 
 _STEPS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
@@ -15,6 +16,16 @@ def duration(seconds: float) -> str:
         if abs(seconds) >= unit:
             return f"{seconds / unit:.3g} {word}"
     return f"{seconds:.3g} s"
+
+
+def at_least(seconds: float) -> str:
+    """The shortest round duration that is no shorter, as `parse_duration` reads it."""
+    if not math.isfinite(seconds):
+        return "99999d"
+    for unit, word in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds > 3 * unit:
+            return f"{math.ceil(seconds / unit)}{word}"
+    return f"{max(0, math.ceil(seconds))}s"
 
 
 def size(nbytes: int) -> str:
