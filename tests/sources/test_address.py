@@ -454,12 +454,13 @@ def test_urls() -> None:
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_without_permission(run_dir: Path) -> None:
-    run_dir.chmod(0o100)
     try:
-        assert resolve("run/model.ckpt-9").prefix == "model.ckpt-9"  # needs no listing
-        assert isinstance(failure("run"), PermissionDeniedError)
-        run_dir.chmod(0)
-        assert isinstance(failure("run/model.ckpt-9"), PermissionDeniedError)
+        run_dir.chmod(0o500)
+        assert resolve("run/model.ckpt-9").prefix == "model.ckpt-9"
+        for mode in (0o100, 0):
+            run_dir.chmod(mode)
+            for address in ("run", "run/model.ckpt-9", "run/@9"):
+                assert isinstance(failure(address), PermissionDeniedError)
     finally:
         run_dir.chmod(0o700)
 
