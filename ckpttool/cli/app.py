@@ -31,6 +31,8 @@ COMMANDS = {
     "latest": "Print the newest whole checkpoint of a run.",
     "rm": "Remove checkpoints by name, each as a whole, and keep the state file right.",
     "prune": "Delete old checkpoints by a retention policy; every decision has a reason.",
+    "cp": "Copy a whole checkpoint: every data file and the graph, the index last.",
+    "mv": "Move or rename a whole checkpoint: every data file and the graph.",
     "repartition": "Write the same variables in other data files or other slices.",
     "explain": "Explain an error id or an exit code.",
     "doctor": "Show versions, what is installed, and what works here.",
@@ -88,10 +90,15 @@ def _no_such_command(name: str) -> UsageError:
     from difflib import get_close_matches
 
     near = get_close_matches(name, [*COMMANDS, *ALIASES], n=1, cutoff=0.5)
+    hint = f"did you mean: ckpttool {near[0]}" if near else "ckpttool --help"
+    if "/" in name or os.path.exists(name):
+        import shlex
+
+        hint = f"did you mean: ckpttool inspect {shlex.quote(name)}"
     return UsageError(
         f"there is no command '{name}'",
         why=f"the commands are {', '.join(COMMANDS)}",
-        hint=f"did you mean: ckpttool {near[0]}" if near else "ckpttool --help",
+        hint=hint,
         id="no-such-command",
     )
 

@@ -34,12 +34,16 @@ class Rewriting:
     def run(
         self, out: Output, command: str, destination: str, work: Callable[[Options], RewriteResult]
     ) -> int:
-        """Ask where something would be replaced, do the work, show what it came to."""
+        """Do the work, and show what it came to."""
+        return self.show(out, destination, lambda given: RewriteView(command, work(given)))
+
+    def show(self, out: Output, destination: str, work: Callable[[Options], RewriteView]) -> int:
+        """Ask where something would be replaced, do the work, show its view."""
         replaces = self.overwrite and stat_path(f"{destination}.index") is not None
         if replaces and not self.dry_run and not self.yes:
             out.confirm(f"replace {destination}?")
         with out.progress("writing") as progress:
-            result = work(
+            view = work(
                 Options(
                     dry_run=self.dry_run,
                     overwrite=self.overwrite,
@@ -49,7 +53,9 @@ class Rewriting:
                     limits=default_limits(),
                 )
             )
-        return out.show(RewriteView(command, result))
+        for note in view.notes:
+            out.note(note)
+        return out.show(view)
 
 
 def rewriting(function: _F) -> _F:

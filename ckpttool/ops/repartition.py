@@ -25,7 +25,7 @@ from ckpttool.ops.rewrite.placing import (
     place,
     within,
 )
-from ckpttool.ops.rewrite.run import Change, Options, RewriteResult, carry_out
+from ckpttool.ops.rewrite.run import Change, Options, RewriteResult, carry_out, finish_pending
 from ckpttool.ops.rewrite.slice_rules import glob, parse_placement, parse_slice
 from ckpttool.ops.rewrite.slicing import RESTORABLE, Cut, Form, cut, join_literal
 from ckpttool.ops.rewrite.tensors import Bundle, read_bundle
@@ -91,6 +91,7 @@ def repartition(
             ``slices-unrestorable``, ``parts-do-not-fit``.
         CkpttoolError: as reading the sources and ``carry_out``.
     """
+    pending = [] if options.dry_run else finish_pending(to)
     with ExitStack() as opened:
         found = [resolve(address, options.limits) for address in addresses]
         sources = [opened.enter_context(open_resolved(one, options.limits)) for one in found]
@@ -104,7 +105,10 @@ def repartition(
                 graph = directory.open(graph_name(found[0].prefix))
                 opened.callback(graph.close)
         location = " ".join(source.location for source in sources)
-        return carry_out(location, bundle, where, changes, options, graph=graph)
+        notes = [note for one in found for note in one.notes]
+        return carry_out(
+            location, bundle, where, changes, options, graph=graph, notes=[*pending, *notes]
+        )
 
 
 def _gathered(sources: Sequence[BundleSource]) -> Bundle:

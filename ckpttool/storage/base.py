@@ -168,6 +168,16 @@ class Directory(Protocol):
         """
         ...
 
+    def link(self, expected: FileStat, destination: Directory, name: str) -> None:
+        """Give a file a second name, in another directory of the same storage.
+
+        Raises:
+            ChangedError: as ``remove``. RefusedError: id ``exists``: the name is taken.
+            StorageError, PermissionDeniedError: the two have no file system in common, or
+                it has no links.
+        """
+        ...
+
     def free_bytes(self) -> int:
         """Bytes that may still be written to its file system."""
         ...

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ckpttool.errors import CkpttoolError, CorruptError
-from ckpttool.storage.base import NewFile
+from ckpttool.storage.base import Directory, FileStat, NewFile
 from ckpttool.storage.local import OWN_PREFIX, LocalDirectory, exists_error
 
 __all__ = ["COMMIT_JOURNAL", "NEW_PREFIX", "FileSet", "finish_interrupted"]
@@ -61,6 +61,19 @@ class FileSet:
         temporary = f"{NEW_PREFIX}{self._token}-{len(self._files)}"
         self._files[name] = temporary
         return self._directory.create(temporary)
+
+    def link(self, name: str, source: Directory, expected: FileStat) -> None:
+        """Take in an existing file of the same file system under another name, uncopied.
+
+        Raises:
+            RefusedError: id ``exists``: the name is taken and is not to be replaced.
+            ChangedError, StorageError, PermissionDeniedError: as ``Directory.link``.
+        """
+        if not self._overwrite and self._directory.stat(name) is not None:
+            raise exists_error(f"{self._directory.path}/{name}")
+        temporary = f"{NEW_PREFIX}{self._token}-{len(self._files)}"
+        source.link(expected, self._directory, temporary)
+        self._files[name] = temporary
 
     def commit(self, last: str, remove: Sequence[str] = ()) -> None:
         """Give every file its name, ``last`` at the end, then remove other files.
@@ -119,7 +132,8 @@ def finish_interrupted(directory: LocalDirectory, ours: Callable[[str], bool]) -
     if journal is not None:
         _carry_out(directory, journal)
     for found in list(directory.scan()):
-        if found.name.startswith(NEW_PREFIX) and found.kind == "file":
+        half_written = found.name == f"{COMMIT_JOURNAL}~"  # as `create` names what has no name
+        if (half_written or found.name.startswith(NEW_PREFIX)) and found.kind == "file":
             directory.remove(found)
     return journal is not None
 

@@ -390,6 +390,24 @@ class LocalDirectory:
         except OSError as error:
             raise_os_error(error, f"cannot move {self._join(expected.name)}")
 
+    def link(self, expected: FileStat, destination: Directory, name: str) -> None:
+        self._check(name)
+        self.check_same(expected)
+        if not isinstance(destination, LocalDirectory):
+            raise TypeError("files are linked between directories of one storage")
+        try:
+            os.link(
+                expected.name,
+                name,
+                src_dir_fd=self.descriptor,
+                dst_dir_fd=destination.descriptor,
+                follow_symlinks=False,
+            )
+        except FileExistsError:
+            raise exists_error(os.path.join(destination.path, name)) from None
+        except OSError as error:
+            raise_os_error(error, f"cannot link {self._join(expected.name)}")
+
     def free_bytes(self) -> int:
         try:
             system = os.fstatvfs(self.descriptor)

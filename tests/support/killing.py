@@ -13,7 +13,18 @@ from typing import Any
 
 __all__ = ["killed_at_every_change"]
 
-_CHANGES = ("unlink", "rename", "replace", "link", "mkdir", "rmdir", "fsync", "write", "ftruncate")
+_CHANGES = (
+    "unlink",
+    "rename",
+    "replace",
+    "link",
+    "mkdir",
+    "rmdir",
+    "fsync",
+    "write",
+    "ftruncate",
+    "copy_file_range",
+)
 _KILLED = 77
 
 

@@ -27,6 +27,11 @@ class RewriteView(View):
         self._result = result
 
     @property
+    def notes(self) -> Sequence[str]:
+        """How the source's address was understood."""
+        return self._result.notes
+
+    @property
     def warnings(self) -> Sequence[str]:
         return self._result.warnings
 

@@ -15,7 +15,14 @@ from ckpttool.sources.filenames import graph_name, index_name, join, shard_name,
 from ckpttool.storage import stat_path
 from ckpttool.storage.base import Directory
 
-__all__ = ["FINGERPRINT", "Destination", "destination", "in_the_way", "is_checkpoint_file"]
+__all__ = [
+    "FINGERPRINT",
+    "Destination",
+    "destination",
+    "folder_of",
+    "in_the_way",
+    "is_checkpoint_file",
+]
 
 _SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 _VARIABLES = "variables"
@@ -86,6 +93,18 @@ def destination(address: str, source_prefix: str) -> Destination:
         parent, inner = os.path.split(os.path.abspath(folder or "."))
         saved_model = parent if inner == _VARIABLES and _is_saved_model(parent) else ""
     return Destination(folder or ".", prefix, saved_model)
+
+
+def folder_of(address: str) -> str | None:
+    """The existing directory that a destination's files are in; None where there is none."""
+    there = stat_path(address) if address else None
+    if there is not None and there.kind == "directory":
+        folder = address.rstrip("/") or "/"
+        inside = join(folder, _VARIABLES)
+        return inside if _is_saved_model(folder) and stat_path(inside) is not None else folder
+    folder = os.path.dirname(address) or "."
+    above = stat_path(folder)
+    return folder if above is not None and above.kind == "directory" else None
 
 
 def in_the_way(directory: Directory, prefix: str, *, overwrite: bool) -> list[str]:

@@ -13,17 +13,27 @@ from dataclasses import dataclass, field
 
 from ckpttool.errors import CorruptError
 from ckpttool.limits import Limits
-from ckpttool.ops.rewrite.destination import FINGERPRINT, Destination, in_the_way
+from ckpttool.ops.rewrite.destination import FINGERPRINT, Destination, folder_of, in_the_way
 from ckpttool.ops.rewrite.tensors import Bundle
 from ckpttool.ops.rewrite.write import ShardWritten, planned_shards, write_bundle
 from ckpttool.sources.filenames import graph_name, index_name, join, split_part
 from ckpttool.storage import open_directory
 from ckpttool.storage.base import ReadableFile
-from ckpttool.storage.fileset import finish_interrupted
+from ckpttool.storage.fileset import COMMIT_JOURNAL, finish_interrupted
 from ckpttool.storage.local import LocalDirectory
 from ckpttool.storage.lock import DirectoryLock
 
-__all__ = ["Change", "Options", "RewriteResult", "ShardResult", "carry_out"]
+__all__ = [
+    "Change",
+    "Options",
+    "RewriteResult",
+    "ShardResult",
+    "carry_out",
+    "finish_pending",
+    "forget_fingerprint",
+    "recover",
+    "verify_result",
+]
 
 Progress = Callable[[int, int], None]
 
@@ -59,6 +69,7 @@ class RewriteResult:
         changes: what is different from the source.
         applied: false for a plan.
         warnings: what a person should know.
+        notes: how the source's address was understood.
     """
 
     source: str
@@ -69,6 +80,7 @@ class RewriteResult:
     changes: tuple[Change, ...]
     applied: bool
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +112,7 @@ def carry_out(
     options: Options,
     *,
     graph: ReadableFile | None = None,
+    notes: Sequence[str] = (),
 ) -> RewriteResult:
     """Write a bundle, or say what would be written.
 
@@ -110,6 +123,7 @@ def carry_out(
         changes: what is different from the source.
         options: how.
         graph: a ``.meta`` that goes with it.
+        notes: how the source's address was understood.
 
     Raises:
         RefusedError: id ``exists``, id ``duplicate-key``.
@@ -125,10 +139,10 @@ def carry_out(
             written = planned_shards(bundle, where.prefix)
         else:
             with DirectoryLock(directory) as lock:
-                warnings += _recover(directory, lock)
+                warnings += recover(directory, lock)
                 written = _write(directory, where, bundle, options, graph, warnings)
                 if options.verify:
-                    _verify(where, options)
+                    verify_result(where, options)
         shards = tuple(
             ShardResult(join(directory.path, shard.name), shard.nbytes, shard.variables)
             for shard in written
@@ -142,6 +156,7 @@ def carry_out(
         tuple(changes),
         not options.dry_run,
         tuple(warnings),
+        tuple(notes),
     )
 
 
@@ -167,12 +182,12 @@ def _write(
         overwrite=options.overwrite,
         remove=stale,
         beside=beside,
-        before_commit=lambda: _forget_fingerprint(where, warnings),
+        before_commit=lambda: forget_fingerprint(where, warnings),
         progress=options.progress,
     )
 
 
-def _forget_fingerprint(where: Destination, warnings: list[str]) -> None:
+def forget_fingerprint(where: Destination, warnings: list[str]) -> None:
     """Remove a SavedModel's fingerprint: it holds a hash of the index that now changes.
 
     TensorFlow loads a model without one, and makes one when it saves.
@@ -188,8 +203,27 @@ def _forget_fingerprint(where: Destination, warnings: list[str]) -> None:
             )
 
 
-def _recover(directory: LocalDirectory, lock: DirectoryLock) -> list[str]:
-    """Finish what a killed ckpttool left here, and say so."""
+def finish_pending(to: str) -> list[str]:
+    """Finish a write that was killed at a destination, before anything is read.
+
+    A checkpoint that was being replaced in its own place has no index until this is done,
+    so a command that is run again has to come by here before it looks for its source.
+
+    Returns:
+        What a person should be told.
+    """
+    folder = folder_of(to)
+    if folder is None:
+        return []
+    with open_directory(folder) as directory:
+        if directory.stat(COMMIT_JOURNAL) is None:
+            return []
+        with DirectoryLock(directory) as lock:
+            return recover(directory, lock)
+
+
+def recover(directory: LocalDirectory, lock: DirectoryLock) -> list[str]:
+    """Finish what a killed ckpttool left in a locked directory, and say so."""
     said = []
     if lock.taken_over:
         said.append(f"the lock of {lock.taken_over}, which has died, was taken over")
@@ -198,7 +232,7 @@ def _recover(directory: LocalDirectory, lock: DirectoryLock) -> list[str]:
     return said
 
 
-def _verify(where: Destination, options: Options) -> None:
+def verify_result(where: Destination, options: Options) -> None:
     """Read the result back.
 
     Raises:

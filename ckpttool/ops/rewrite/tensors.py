@@ -15,7 +15,17 @@ from ckpttool.formats.bundle_writer import encode_entry
 from ckpttool.sources.shard_files import ShardFiles
 from ckpttool.sources.v2 import BundleSource
 
-__all__ = ["Bundle", "Computed", "Content", "Joined", "Owner", "Stored", "Tensor", "read_bundle"]
+__all__ = [
+    "Bundle",
+    "Computed",
+    "Content",
+    "Joined",
+    "Owner",
+    "Stored",
+    "Tensor",
+    "bundle_of",
+    "read_bundle",
+]
 
 
 class Stored(NamedTuple):
@@ -126,13 +136,16 @@ class Bundle:
 
 
 def read_bundle(source: BundleSource) -> Bundle:
-    """Every entry of a checkpoint, in the order of the bytes in its data files.
+    """Every entry of an open checkpoint, in the order of the bytes in its data files.
 
     Raises:
         CorruptError, IncompleteError, LimitError: as ``BundleIndex``.
     """
-    index: BundleIndex = source.index
-    files = source.files
+    return bundle_of(source.index, source.files)
+
+
+def bundle_of(index: BundleIndex, files: ShardFiles) -> Bundle:
+    """Every entry of an index whose data files are ``files``; as ``read_bundle``."""
     owners: dict[bytes, Owner] = {}
     part_of: dict[bytes, bytes] = {}
     entries: list[Entry] = []
