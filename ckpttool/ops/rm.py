@@ -126,7 +126,12 @@ def rm(
                     id="plan-stale",
                 )
             carried = carry_out(
-                directory, fresh.removals, fresh.state, trash=trash, progress=progress
+                directory,
+                fresh.removals,
+                fresh.state,
+                trash=trash,
+                state_first=True,
+                progress=progress,
             )
         done.append(replace(fresh, carried=carried))
     return replace(plan, runs=tuple(done))

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["killed_at_every_change"]
+__all__ = ["killed_at_every_change", "killed_before"]
 
 _CHANGES = (
     "unlink",
@@ -38,13 +38,14 @@ def killed_at_every_change(
     """
     for number in range(10_000):
         prepare()
-        if _run(work, number):
+        if killed_before(work, number):
             return
         yield number
     raise AssertionError("the work never ended")
 
 
-def _run(work: Callable[[], object], number: int) -> bool:
+def killed_before(work: Callable[[], object], number: int) -> bool:
+    """Run the work, killed before its change number ``number``; true if it was done before."""
     child = os.fork()
     if child == 0:
         code = 1

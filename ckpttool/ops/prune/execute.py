@@ -135,11 +135,17 @@ def carry_out(
     change: StateChange | None,
     *,
     trash: bool,
+    state_first: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Carried:
     """Remove, then rewrite the state file; the caller holds the lock.
 
+    A prune that is killed in between is finished by the next one, which finds what is left
+    by the list. With ``state_first`` the file is rewritten before anything goes: for a
+    removal of the latest, which must never be named and not be there.
+
     Raises:
+        ChangedError: id ``state-changed``: with ``state_first``, before anything went.
         CkpttoolError: the system let nothing go at all.
     """
     carried = Carried()
@@ -153,8 +159,20 @@ def carry_out(
         place = Trash.new(directory, removals, before)
         carried.undo = place.id
 
+    if change is not None and state_first:
+        carried.state = _write_state(directory, change, place, removals)
+        if carried.state == "changed":
+            if place is not None:
+                place.close(directory)
+            raise ChangedError(
+                f"the state file in {directory.path} was written by another program meanwhile",
+                why="it is not the one that was looked at; nothing was removed",
+                hint="run the command again",
+                id="state-changed",
+            )
+
     def finish(removed: Removed) -> None:
-        if change is None:
+        if change is None or state_first:
             return
         if removed.failed or removed.skipped:  # what did not go stays listed
             carried.state = "left"
