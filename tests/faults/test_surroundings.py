@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -72,3 +76,29 @@ def test_a_full_device(tmp_path: Path) -> None:
         )
     assert done.returncode == 41
     assert "[stdout]" in done.stderr
+
+
+@pytest.mark.parametrize("jobs", ["1", "3"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_long_check_is_interrupted_at_once(
+    tmp_path: Path, jobs: str, number: int, code: int
+) -> None:
+    size = 2**38  # sparse: minutes of reading, no bytes on disk
+    write_bundle(tmp_path, "m", {b"v": {"dtype": 4, "shape": (size,), "size": size}}, [b""])
+    os.truncate(tmp_path / "m.data-00000-of-00001", size)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "ckpttool", "verify", "m", "--jobs", jobs, "--progress", "json"],
+        cwd=tmp_path,
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stderr is not None
+    assert json.loads(child.stderr.readline())["total"] == size
+    child.send_signal(number)
+    started = time.monotonic()
+    stdout, stderr = child.communicate(timeout=20)
+    assert time.monotonic() - started < 3
+    assert (child.returncode, stdout) == (code, "")
+    assert "Traceback" not in stderr

@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 
 from ckpttool.errors import IncompleteError
-from ckpttool.ops.verification.checksums import WINDOW, units
+from ckpttool.ops.verification.checksums import WINDOW, Mismatch, Unit, units
 from ckpttool.ops.verification.extents import Extents
+from ckpttool.ops.verification.pieces import PIECE, Joiner, Piece, cut, sum_piece
 from ckpttool.ops.verification.report import KEPT_PER_ID, Report
+from tests.support import handmade
+from tests.support.memory_file import MemoryFile
 
 
 def extents_of(*ranges: tuple[int, int]) -> Extents:
@@ -100,3 +103,43 @@ def test_a_report_puts_errors_first_and_only_they_are_damage() -> None:
     assert (before, report.damaged) == (False, True)
     assert [found.severity for found in report.findings] == ["error", "warning", "note"]
     assert report.findings[0].message == "it is short: 3 of 4 bytes"
+
+
+def test_a_large_range_is_cut_and_its_sums_are_joined_in_any_order() -> None:
+    data = random.Random(1).randbytes(2 * PIECE + 12_345)
+    file = MemoryFile(data)
+    extents = Extents()
+    good = handmade.masked_crc(data)
+    for ordinal, checksum in enumerate((good, 7, good)):
+        extents.add(ordinal, 0, len(data), checksum)
+    pieces = list(cut(units(extents, len(data)), extents))
+    assert [type(piece) for piece in pieces] == [Piece] * 3
+    assert sum(piece.nbytes for piece in pieces) == 3 * len(data)
+    joiner = Joiner(extents)
+    found: list[Mismatch] = []
+    for piece in reversed(pieces):
+        assert isinstance(piece, Piece)
+        assert found == []
+        found = joiner.add(sum_piece(file, piece))
+    assert found == [Mismatch(1, good)]
+
+
+def test_a_piece_that_cannot_be_read_speaks_for_the_whole_range() -> None:
+    extents = Extents()
+    extents.add(0, 0, 3 * PIECE, 0)
+    joiner = Joiner(extents)
+    file = MemoryFile(bytes(PIECE))
+    results = [joiner.add(sum_piece(file, piece)) for piece in pieces_of(extents)]
+    assert results[:2] == [[], []]
+    (mismatch,) = results[2]
+    assert isinstance(mismatch.outcome, IncompleteError)
+
+
+def test_strings_are_not_cut() -> None:
+    extents = Extents()
+    extents.add_opaque(0, 0, 3 * PIECE, 0, 7, 1)
+    assert [type(item) for item in cut(units(extents, 3 * PIECE), extents)] == [Unit]
+
+
+def pieces_of(extents: Extents) -> list[Piece]:
+    return [item for item in cut(units(extents, extents.end), extents) if isinstance(item, Piece)]

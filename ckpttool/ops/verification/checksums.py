@@ -17,7 +17,7 @@ from ckpttool.formats.tensor_bytes import string_checksum, variant_checksum
 from ckpttool.ops.verification.extents import Extents
 from ckpttool.storage import FileStat, ReadableFile
 
-__all__ = ["WINDOW", "Mismatch", "Unit", "check_range", "check_unit", "units"]
+__all__ = ["WINDOW", "Mismatch", "Unit", "check_range", "check_unit", "sum_bytes", "units"]
 
 #: One read; larger ones fall out of the processor's cache before they are summed.
 WINDOW = 2**20
@@ -114,14 +114,15 @@ def _masked_crc(
     """The checksum that the index should have for a range, or why there is none."""
     try:
         if not dtype:
-            return mask(_crc_of(file, offset, size))
+            return mask(sum_bytes(file, offset, size))
         checksum = string_checksum if dtype == STRING else variant_checksum
         return checksum(file, offset, size, count, big_endian=big_endian)
     except CkpttoolError as error:
         return error
 
 
-def _crc_of(file: ReadableFile, offset: int, size: int) -> int:
+def sum_bytes(file: ReadableFile, offset: int, size: int) -> int:
+    """The plain checksum of bytes of a file, however many; raises as ``pread``."""
     value = 0
     while size:
         piece = file.pread(offset, min(size, WINDOW))

@@ -24,6 +24,7 @@ from ckpttool.ops.verification.checksums import Mismatch, Unit, check_range, che
 from ckpttool.ops.verification.contents import name_of
 from ckpttool.ops.verification.coverage import Coverage
 from ckpttool.ops.verification.parallel import each
+from ckpttool.ops.verification.pieces import Joiner, Piece, PieceSum, cut, sum_piece
 from ckpttool.ops.verification.report import Report
 from ckpttool.ops.verification.shards import DataFile
 from ckpttool.storage import Directory, ReadableFile
@@ -69,17 +70,12 @@ def check_bytes(
         except CkpttoolError as error:
             _not_opened(file, error, report, coverage)
             continue
-        found: list[Mismatch] = []
         try:
-            check = partial(_check, opened, file, big_endian)
-            for nbytes, mismatches in each(check, units(file.extents, file.length), threads):
-                advance(nbytes)
-                found += mismatches
+            found = _compare(file, opened, big_endian=big_endian, threads=threads, tell=advance)
             changed = opened.changed() or opened.stat != file.stat
         finally:
             opened.close()
         coverage.nbytes += file.readable
-        found.sort(key=lambda mismatch: file.extents.ordinals[mismatch.position])
         if changed:
             found = _once_more(file, found, directory, big_endian=big_endian)
             report.add(
@@ -100,10 +96,28 @@ def _threads() -> int:
         return min(os.cpu_count() or 1, _MOST_THREADS)
 
 
-def _check(
-    opened: ReadableFile, file: DataFile, big_endian: bool, unit: Unit
-) -> tuple[int, list[Mismatch]]:
-    return unit.nbytes, check_unit(opened, file.extents, unit, big_endian=big_endian)
+def _compare(
+    file: DataFile,
+    opened: ReadableFile,
+    *,
+    big_endian: bool,
+    threads: int,
+    tell: Callable[[int], None],
+) -> list[Mismatch]:
+    """What does not match in a file; ``tell`` is called with bytes as they are done."""
+    extents = file.extents
+
+    def work(item: Unit | Piece) -> tuple[int, list[Mismatch] | PieceSum]:
+        if isinstance(item, Piece):
+            return item.nbytes, sum_piece(opened, item)
+        return item.nbytes, check_unit(opened, extents, item, big_endian=big_endian)
+
+    joiner = Joiner(extents)
+    found: list[Mismatch] = []
+    for nbytes, result in each(work, cut(units(extents, file.length), extents), threads):
+        tell(nbytes)
+        found += joiner.add(result) if isinstance(result, PieceSum) else result
+    return sorted(found, key=lambda mismatch: extents.ordinals[mismatch.position])
 
 
 def _not_opened(file: DataFile, error: CkpttoolError, report: Report, coverage: Coverage) -> None:
