@@ -186,6 +186,12 @@ def _named(directory: LocalDirectory, found: Survey, name: str, limits: Limits) 
             return found.stored[prefix]
     # Says what is near, or what it is instead; or it knows another name for it.
     resolved = resolve(join(directory.path, name), limits)
+    if resolved.kind != "checkpoint":
+        raise UsageError(
+            f"{join(directory.path, name)} is no checkpoint, but stands for one",
+            why=f"it means {resolved.location} now, and what it means can change",
+            hint=f"ckpttool rm {shlex.quote(resolved.location)}",
+        )
     stored = found.stored.get(resolved.prefix)
     if stored is None:
         raise _in_flight(resolved.location, "it appeared just now")
