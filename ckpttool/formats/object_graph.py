@@ -22,6 +22,7 @@ from ckpttool.limits import Limits
 __all__ = [
     "OBJECT_GRAPH_KEY",
     "VARIABLE_VALUE",
+    "Edges",
     "ObjectGraph",
     "Slot",
     "parse_object_graph",
@@ -37,17 +38,19 @@ VARIABLE_VALUE = "VARIABLE_VALUE"
 _NODES = 1
 _CHILDREN, _ATTRIBUTES, _SLOTS = 1, 2, 3
 
-# The tags of a node's fields as TensorFlow writes them. The last one only says whether
-# anything at or below the node was saved.
+# The tags of those fields as TensorFlow writes them, and the last field of most nodes,
+# which only says that something at or below it was saved.
+_NODE_TAG = 0x0A
 _EDGE_TAG, _ATTRIBUTE_TAG, _SLOT_TAG, _HAS_VALUES_TAG = 0x0A, 0x12, 0x1A, 0x2A
-_NODE_TAGS = bytes((_EDGE_TAG, _ATTRIBUTE_TAG, _SLOT_TAG, _HAS_VALUES_TAG))
+_TAGS = bytes((_EDGE_TAG, _ATTRIBUTE_TAG, _SLOT_TAG, _HAS_VALUES_TAG))
+_HAS_VALUES = b"\x2a\x02\x08\x01"
 
 #: How a variable's attribute opens: its name is VARIABLE_VALUE; then the full name's tag.
 _VALUE_OPENING = b"\x0a\x0eVARIABLE_VALUE\x12"
-_VALUE_OPENING_SIZE = len(_VALUE_OPENING)
+_OPENING_SIZE = len(_VALUE_OPENING)
 _KEY_TAG = 0x1A
-
-_NOTHING: tuple[()] = ()
+#: Around that: two tags and lengths, and a key of at least one byte.
+_SHORTEST_VARIABLE = _OPENING_SIZE + 6
 
 
 class Slot(NamedTuple):
@@ -59,30 +62,33 @@ class Slot(NamedTuple):
     variable: int
 
 
+#: The edges of a node, in the order they were saved: where they lead, and their names.
+#: (A plain tuple: a named one would take a tenth of the whole time to make.)
+Edges = tuple[Sequence[int], tuple[str, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectGraph:
     """Nodes are numbered from 0, the root; every number in it is a node that exists.
 
     Attributes:
-        child_ids: for each node, where its edges lead, in the order they were saved.
-        child_names: for each node, the local names of those edges, in the same order.
-        owners: for each saved tensor, in node order, the node that saved it.
-        attributes: the name of the tensor in that node: ``VARIABLE_VALUE`` for a variable.
+        size: the number of nodes.
+        edges: of each node that has any.
+        owners: for each saved tensor that has a key, in node order, the node that saved it.
         full_names: the variable's own name in the program that wrote it; may be empty.
         keys: the tensor's key in the checkpoint.
+        attributes: the names of those tensors that are not a variable's value, by their
+            place in ``keys``.
         slots: every slot variable, in node order.
     """
 
-    child_ids: list[Sequence[int]]
-    child_names: list[Sequence[str]]
+    size: int
+    edges: dict[int, Edges]
     owners: list[int]
-    attributes: list[str]
     full_names: list[str]
     keys: list[str]
+    attributes: dict[int, str]
     slots: list[Slot]
-
-    def __len__(self) -> int:
-        return len(self.child_ids)
 
 
 def parse_object_graph(data: bytes, limits: Limits) -> ObjectGraph:
@@ -124,147 +130,221 @@ def _too_large(what: str, limit: int) -> LimitError:
 
 
 class _Parser:
-    """One pass over the bytes; an ``IndexError`` means that a field runs past them."""
+    """One pass over the bytes; an ``IndexError`` means that a field runs past them.
+
+    TensorFlow numbers nodes breadth first, so objects and then the variables they lead to
+    come in long runs. ``_objects`` and ``_variables`` take such a run, reading in place what
+    TensorFlow itself writes, and stop at the first node that is anything else.
+    """
 
     def __init__(self, data: bytes, node_limit: int) -> None:
         self._data = data
         self._node_limit = node_limit
         self._link_limit = 4 * node_limit
-        self._edges = 0
-        self._graph = ObjectGraph([], [], [], [], [], [], [])
+        self._nodes = 0
+        self._links = 0
+        self._edges: dict[int, Edges] = {}
+        self._owners: list[int] = []
+        self._full_names: list[str] = []
+        self._keys: list[str] = []
+        self._attributes: dict[int, str] = {}
+        self._slots: list[Slot] = []
+        # Names of edges repeat ("kernel", "0"), and so do the names at one node ("kernel",
+        # "bias"): each is decoded and kept once.
         self._labels: dict[bytes, str] = {}
+        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def run(self) -> ObjectGraph:
-        """Parse every node.
+        data = self._data
+        end = len(data)
+        pos = 0
+        while pos < end and data[pos] == _NODE_TAG:
+            start = pos
+            pos = self._variables(self._objects(pos))
+            if pos == start:
+                body, pos = self._span(pos, end)
+                self._node(body, pos)
+        for number, _, value in wire.fields(data, pos, end):
+            if number == _NODES and isinstance(value, tuple):
+                self._node(*value)
+        self._check_references()
+        return ObjectGraph(
+            self._nodes,
+            self._edges,
+            self._owners,
+            self._full_names,
+            self._keys,
+            self._attributes,
+            self._slots,
+        )
 
-        A node that is a variable and nothing else is read in place, lengths of up to 14
-        bits included; anything else is left to `_node`. Such a node is two strings that
-        end where their message ends, and a message that ends (a flag of two or four bytes
-        may follow) where the node ends; so no read of an accepted node was outside it.
+    def _variables(self, pos: int) -> int:
+        """A run of nodes that are a variable and nothing else; returns where it ends.
+
+        Such a node is two strings that end where their message ends, and a message that
+        ends where the node ends (a flag may follow): so no read was outside of the node.
         """
         data = self._data
         end = len(data)
-        node_limit = self._node_limit
-        graph = self._graph
-        add_ids, add_names = graph.child_ids.append, graph.child_names.append
-        add_owner, add_attribute = graph.owners.append, graph.attributes.append
-        add_full_name, add_key = graph.full_names.append, graph.keys.append
-        node = pos = 0
-        while pos < end and data[pos] == _NODES << 3 | wire.LENGTH:
+        add_owner = self._owners.append
+        add_full_name, add_key = self._full_names.append, self._keys.append
+        node = first = self._nodes
+        for node in range(first, self._node_limit):
+            if pos >= end or data[pos] != _NODE_TAG:
+                break
             size = data[pos + 1]
             body = pos + 2
             if size >= 0x80:
                 size = size & 0x7F | data[body] << 7
                 body += 1
-                if size > 0x3FFF:
-                    size, body = wire.read_varint(data, pos + 1, end)
             stop = body + size
-            if stop > end:
-                raise wire.malformed(f"node {node} at byte {pos} runs past the end at byte {end}")
+            if size < _SHORTEST_VARIABLE or stop > end:
+                break
+            at = body + 2
+            size = data[at - 1]
+            if size >= 0x80:
+                size = size & 0x7F | data[at] << 7
+                at += 1
+            after = at + size
+            if data[at : at + _OPENING_SIZE] != _VALUE_OPENING:
+                break
+            at += _OPENING_SIZE + 1
+            size = data[at - 1]
+            if size >= 0x80:
+                size = size & 0x7F | data[at] << 7
+                at += 1
+            middle = at + size
+            start = middle + 2
+            if start >= after:
+                break
+            size = data[start - 1]
+            if size >= 0x80:
+                size = size & 0x7F | data[start] << 7
+                start += 1
+            if (
+                start + size != after
+                or not size
+                or data[middle] != _KEY_TAG
+                or data[body] != _ATTRIBUTE_TAG
+                or (after != stop and data[after:stop] != _HAS_VALUES)
+            ):
+                break
+            add_owner(node)
+            add_full_name(data[at:middle].decode("utf-8", "surrogateescape"))
+            add_key(data[start:after].decode("utf-8", "surrogateescape"))
             pos = stop
-            if node >= node_limit:
-                raise _too_large("nodes", node_limit)
-            if size > 20 and data[body] == _ATTRIBUTE_TAG:
-                at = body + 2
-                size = data[at - 1]
-                if size >= 0x80:
-                    size = size & 0x7F | data[at] << 7
-                    at += 1
-                after = at + size
-                if data.startswith(_VALUE_OPENING, at):
-                    at += _VALUE_OPENING_SIZE + 1
-                    size = data[at - 1]
-                    if size >= 0x80:
-                        size = size & 0x7F | data[at] << 7
-                        at += 1
-                    middle = at + size
-                    if middle + 2 < after and data[middle] == _KEY_TAG:
-                        start = middle + 2
-                        size = data[start - 1]
-                        if size >= 0x80:
-                            size = size & 0x7F | data[start] << 7
-                            start += 1
-                        if start + size == after and (
-                            after == stop
-                            or (
-                                data[after] == _HAS_VALUES_TAG
-                                and after + 2 + data[after + 1] == stop
-                            )
-                        ):
-                            add_ids(_NOTHING)
-                            add_names(_NOTHING)
-                            add_owner(node)
-                            add_attribute(VARIABLE_VALUE)
-                            add_full_name(data[at:middle].decode("utf-8", "surrogateescape"))
-                            add_key(data[start:after].decode("utf-8", "surrogateescape"))
-                            node += 1
-                            continue
-            self._node(node, body, stop)
-            node += 1
-        for number, _, value in wire.fields(data, pos, end):
-            if number == _NODES and isinstance(value, tuple):
-                self._node(node, *value)
-                node += 1
-        self._check_references()
-        return graph
+        else:
+            node = self._node_limit
+        self._nodes = node
+        return pos
 
-    def _node(self, node: int, pos: int, stop: int) -> None:
-        """One ``TrackableObject`` of any shape; its edges are read in place."""
+    def _objects(self, pos: int) -> int:
+        """A run of nodes that have edges and nothing else; returns where it ends."""
         data = self._data
-        labels = self._labels
-        ids: list[int] = []
-        names: list[str] = []
-        while pos < stop:
-            tag = data[pos]
-            if tag not in _NODE_TAGS:
-                self._unusual_fields(node, pos, stop, ids, names)
+        end = len(data)
+        node = first = self._nodes
+        for node in range(first, self._node_limit):
+            if pos >= end or data[pos] != _NODE_TAG:
                 break
             size = data[pos + 1]
             body = pos + 2
             if size >= 0x80:
-                size, body = wire.read_varint(data, pos + 1, stop)
-            pos = body + size
-            if pos > stop:
-                raise wire.malformed(f"a field of node {node} runs past its end at byte {stop}")
-            if tag == _EDGE_TAG and size > 3:
-                child = data[body + 1]
-                at = body + 2
-                if child >= 0x80:
-                    child = child & 0x7F | data[at] << 7
+                size, body = wire.read_varint(data, pos + 1, end)
+            stop = body + size
+            if stop > end:
+                break
+            ids: list[int] = []
+            names: list[str] = []
+            at = self._plain_edges(body, stop, ids, names)
+            if at != stop and data[at:stop] != _HAS_VALUES:
+                break
+            if ids:
+                self._add_edges(node, ids, names)
+            pos = stop
+        else:
+            node = self._node_limit
+        self._nodes = node
+        return pos
+
+    def _plain_edges(self, pos: int, stop: int, ids: list[int], names: list[str]) -> int:
+        """A run of edges, each a number and then a short name; returns where it ends."""
+        data = self._data
+        labels = self._labels
+        while pos < stop and data[pos] == _EDGE_TAG:
+            size = data[pos + 1]
+            after = pos + 2 + size
+            if not 3 < size < 0x80 or after > stop:
+                break
+            at = pos + 4
+            child = data[at - 1]
+            if child >= 0x80:
+                child = child & 0x7F | data[at] << 7
+                at += 1
+                if child > 0x3FFF:
+                    child = child & 0x3FFF | data[at] << 14
                     at += 1
-                    if child > 0x3FFF:
-                        child = child & 0x3FFF | data[at] << 14
-                        at += 1
-                        if child > 0x1FFFFF:
-                            child, at = wire.read_varint(data, body + 1, stop)
-                if (
-                    at + 1 < pos
-                    and data[body] == 0x08
-                    and data[at] == 0x12
-                    and at + 2 + data[at + 1] == pos
-                ):
-                    label = data[at + 2 : pos]
-                    name = labels.get(label)
-                    if name is None:
-                        name = labels[label] = label.decode("utf-8", "surrogateescape")
-                    ids.append(child)
-                    names.append(name)
-                else:
-                    self._unusual_edge(body, pos, ids, names)
-            elif tag == _EDGE_TAG:
+            if (
+                at + 1 >= after
+                or data[pos + 2] != 0x08
+                or data[at] != 0x12
+                or at + 2 + data[at + 1] != after
+                or child > 0x1FFFFF
+            ):
+                break
+            label = data[at + 2 : after]
+            name = labels.get(label)
+            if name is None:
+                name = labels[label] = label.decode("utf-8", "surrogateescape")
+            ids.append(child)
+            names.append(name)
+            pos = after
+        return pos
+
+    def _add_edges(self, node: int, ids: list[int], names: list[str]) -> None:
+        shared = tuple(names)
+        self._edges[node] = ids, self._names.setdefault(shared, shared)
+        self._links += len(ids)
+        self._check_links()
+
+    def _check_links(self) -> None:
+        if self._links + len(self._slots) + len(self._attributes) > self._link_limit:
+            raise _too_large("edges, attributes and slots", self._link_limit)
+
+    def _span(self, pos: int, stop: int) -> tuple[int, int]:
+        """Where a field with a length, whose tag is at ``pos``, begins and ends."""
+        size, body = wire.read_varint(self._data, pos + 1, stop)
+        if body + size > stop:
+            raise wire.malformed(f"the field at byte {pos} runs past byte {stop}")
+        return body, body + size
+
+    def _node(self, pos: int, stop: int) -> None:
+        """One ``TrackableObject`` of any shape, in any legal encoding."""
+        data = self._data
+        node = self._nodes
+        if node >= self._node_limit:
+            raise _too_large("nodes", self._node_limit)
+        ids: list[int] = []
+        names: list[str] = []
+        while pos < stop:
+            if data[pos] == _EDGE_TAG:
+                pos = self._plain_edges(pos, stop, ids, names)
+                if pos == stop:
+                    break
+            tag = data[pos]
+            if tag not in _TAGS:
+                self._unusual_fields(node, pos, stop, ids, names)
+                break
+            body, pos = self._span(pos, stop)
+            if tag == _EDGE_TAG:
                 self._unusual_edge(body, pos, ids, names)
             elif tag == _ATTRIBUTE_TAG:
                 self._attribute(node, body, pos)
             elif tag == _SLOT_TAG:
                 self._slot(node, body, pos)
-        graph = self._graph
-        graph.child_ids.append(ids or _NOTHING)
-        graph.child_names.append(names or _NOTHING)
-        self._edges += len(ids)
-        if node >= self._node_limit:
-            raise _too_large("nodes", self._node_limit)
-        if self._edges + len(graph.owners) + len(graph.slots) > self._link_limit:
-            raise _too_large("edges, attributes and slots", self._link_limit)
+        if ids:
+            self._add_edges(node, ids, names)
+        self._check_links()
+        self._nodes += 1
 
     def _attribute(self, node: int, pos: int, stop: int) -> None:
         """One ``SerializedTensor``; one without a key saved nothing and is left out."""
@@ -272,12 +352,13 @@ class _Parser:
         for number, _, value in wire.fields(self._data, pos, stop):
             if 1 <= number <= 3 and isinstance(value, tuple):
                 texts[number] = self._text(value)
-        if texts[3]:
-            graph = self._graph
-            graph.owners.append(node)
-            graph.attributes.append(texts[1])
-            graph.full_names.append(texts[2])
-            graph.keys.append(texts[3])
+        _, name, full_name, key = texts
+        if key:
+            if name != VARIABLE_VALUE:
+                self._attributes[len(self._keys)] = name
+            self._owners.append(node)
+            self._full_names.append(full_name)
+            self._keys.append(key)
 
     def _slot(self, node: int, pos: int, stop: int) -> None:
         """One ``SlotVariableReference``: the original's number, a name, the slot's number."""
@@ -290,16 +371,15 @@ class _Parser:
                 original, pos = wire.read_varint(data, pos + 1, stop)
             elif tag == 0x18:
                 variable, pos = wire.read_varint(data, pos + 1, stop)
-            elif tag == 0x12 and data[pos + 1] < 0x80:
-                start = pos + 2
-                pos = start + data[start - 1]
-                if pos > stop:
-                    raise wire.malformed(f"a slot's name runs past its end at byte {stop}")
-                name = self._label(data[start:pos])
+            elif tag == 0x12:
+                start, pos = self._span(pos, stop)
+                label = data[start:pos]
+                name = self._labels.get(label) or self._text((start, pos))
+                self._labels[label] = name
             else:
                 original, name, variable = self._unusual_slot(pos, stop, original, name, variable)
                 break
-        self._graph.slots.append(Slot(node, original, name, variable))
+        self._slots.append(Slot(node, original, name, variable))
 
     def _unusual_fields(
         self, node: int, pos: int, stop: int, ids: list[int], names: list[str]
@@ -341,23 +421,16 @@ class _Parser:
         ids.append(child)
         names.append(name)
 
-    def _label(self, label: bytes) -> str:
-        """A local name; they repeat ("kernel", "0", "m"), so each is decoded and kept once."""
-        name = self._labels.get(label)
-        if name is None:
-            name = self._labels[label] = label.decode("utf-8", "surrogateescape")
-        return name
-
     def _text(self, span: tuple[int, int]) -> str:
         return self._data[span[0] : span[1]].decode("utf-8", "surrogateescape")
 
     def _check_references(self) -> None:
         """Every edge and slot leads to a node (a negative number reads as a huge one)."""
-        count = len(self._graph)
-        for node, ids in enumerate(self._graph.child_ids):
-            if ids and max(ids) >= count:
+        count = self._nodes
+        for node, (ids, _) in self._edges.items():
+            if max(ids) >= count:
                 raise _no_such_node(f"node {node} has an edge", max(ids), count)
-        for slot in self._graph.slots:
+        for slot in self._slots:
             worst = max(slot.original, slot.variable)
             if worst >= count:
                 raise _no_such_node(f"node {slot.optimizer} has a slot", worst, count)

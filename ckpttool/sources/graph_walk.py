@@ -17,7 +17,7 @@ variables (TF 1.x optimizers, Keras 2's ``OptimizerV2``), or edges that nothing 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ckpttool.formats.object_graph import ObjectGraph
 from ckpttool.model import Kind
@@ -59,7 +59,7 @@ _OTHER_EDGES = frozenset(
 #: A Keras metric that is a mean has both of these edges, and not many more.
 _MEAN_EDGES = ("total", "count")
 _MEAN_EDGES_MOST = 8
-_RARE_EDGES = _OTHER_EDGES | {_MEAN_EDGES[0]}
+_TELLING_EDGES = _OTHER_EDGES | {_MEAN_EDGES[0]}
 
 _UNMET, _MET, _OPTIMIZER = 0, 1, 2
 
@@ -81,13 +81,26 @@ class WalkedGraph:
         paths: for each node the escaped path from the root (``""`` for the root itself);
             None where no edge leads, and past the budget.
         kinds: for each node what it, and what is only reached through it, is for.
+        escaped: whether a name in any of the paths had to be escaped.
     """
 
-    __slots__ = ("kinds", "paths")
+    __slots__ = ("escaped", "kinds", "paths")
 
     def __init__(self, size: int) -> None:
         self.paths: list[str | None] = [None] * size
         self.kinds: list[Kind] = ["other"] * size
+        self.escaped = False
+
+
+class _Names(NamedTuple):
+    """The names of a node's edges, looked at once: the nodes of a kind share them.
+
+    ``characters`` are those of all of them; ``telling``: one may say what it leads to.
+    """
+
+    escaped: Sequence[str]
+    characters: int
+    telling: bool
 
 
 def escape_name(name: str) -> str:
@@ -101,7 +114,7 @@ def escape_name(name: str) -> str:
 def walk_graph(graph: ObjectGraph) -> WalkedGraph:
     """Path and kind of every node; linear in the number of nodes and edges."""
     walk = _Walk(graph)
-    if len(graph):
+    if graph.size:
         walk.run()
     return walk.result
 
@@ -109,14 +122,16 @@ def walk_graph(graph: ObjectGraph) -> WalkedGraph:
 class _Walk:
     def __init__(self, graph: ObjectGraph) -> None:
         self._graph = graph
-        self.result = WalkedGraph(len(graph))
-        self._state = bytearray(len(graph))
+        self.result = WalkedGraph(graph.size)
+        self._state = bytearray(graph.size)
         #: Nodes that wait for their turn.
         self._waiting: dict[_Later, list[_Place]] = {"ema": [], "optimizer": [], "other": []}
         #: Characters of paths that may still be made.
         self._budget = _PATHS_AT_LEAST + _PATHS_TO_KEYS * sum(map(len, graph.keys))
+        self._names: dict[tuple[str, ...], _Names] = {}
 
     def run(self) -> None:
+        """Meet every node, the model's first."""
         self._mark_optimizers()
         self._meet([(0, "")], "model")
         self._mark_counters()
@@ -140,12 +155,15 @@ class _Walk:
         state = self._state
         for slot in self._graph.slots:
             state[slot.optimizer] = _OPTIMIZER
-        signs = frozenset(_OPTIMIZER_EDGES)
-        for node, names in enumerate(self._graph.child_names):
-            if names and not signs.isdisjoint(names):
-                for first, second in _OPTIMIZER_EDGES.items():
-                    if first in names and second in names:
-                        state[node] = _OPTIMIZER
+        signs: dict[tuple[str, ...], bool] = {}
+        for node, (_, names) in self._graph.edges.items():
+            sign = signs.get(names)
+            if sign is None:
+                sign = signs[names] = any(
+                    first in names and second in names for first, second in _OPTIMIZER_EDGES.items()
+                )
+            if sign:
+                state[node] = _OPTIMIZER
 
     def _meet(self, sources: Iterable[_Place], kind: Kind) -> None:
         """Meet everything that the sources lead to, except what must wait for its turn."""
@@ -160,17 +178,14 @@ class _Walk:
                 queue.append(node)
             elif state[node] == _OPTIMIZER:
                 self._waiting["optimizer"].append((node, path))
-        child_ids, child_names = self._graph.child_ids, self._graph.child_names
+        edges = self._graph.edges
         for node in queue:  # grows while it is walked: breadth first
-            ids = child_ids[node]
-            if not ids:
+            if node not in edges:
                 continue
-            names = child_names[node]
-            text = "\0".join(names)
-            prefix = self._prefix(paths[node], len(ids), len(text))
-            if "." in text or "/" in text:
-                names = [escape_name(name) for name in names]
-            if "opt" in text or "ema" in text or not _RARE_EDGES.isdisjoint(names):
+            ids, labels = edges[node]
+            names, characters, telling = self._names.get(labels) or self._look(labels)
+            prefix = self._prefix(paths[node], len(ids), characters)
+            if telling:
                 ids, names = self._set_aside(ids, names, prefix)
             for child, name in zip(ids, names, strict=True):
                 met = state[child]
@@ -178,16 +193,28 @@ class _Walk:
                     state[child] = _MET
                     paths[child] = None if prefix is None else prefix + name
                     kinds[child] = kind
-                    queue.append(child)
+                    if child in edges:
+                        queue.append(child)
                 elif met == _OPTIMIZER:
                     path = None if prefix is None else prefix + name
                     self._waiting["optimizer"].append((child, path))
 
-    def _prefix(self, path: str | None, children: int, names: int) -> str | None:
+    def _look(self, labels: tuple[str, ...]) -> _Names:
+        """What there is to know of the names of a node's edges."""
+        text = "\0".join(labels)
+        names: Sequence[str] = labels
+        if "." in text or "/" in text:
+            names = [escape_name(name) for name in labels]
+            self.result.escaped = True
+        telling = "opt" in text or "ema" in text or not _TELLING_EDGES.isdisjoint(labels)
+        known = self._names[labels] = _Names(names, sum(map(len, names)), telling)
+        return known
+
+    def _prefix(self, path: str | None, children: int, characters: int) -> str | None:
         """What the paths of a node's children begin with, if the budget is enough for them."""
         if path is None or self._budget < 0:
             return None
-        self._budget -= (len(path) + 1) * children + names
+        self._budget -= (len(path) + 1) * children + characters
         if self._budget < 0:
             return None
         return f"{path}/" if path else ""
@@ -213,9 +240,9 @@ class _Walk:
         """What the name of an edge says of the node it leads to."""
         if name in _OTHER_EDGES:
             return "other"
-        inside = self._graph.child_names[child]
-        if not inside:
+        if child not in self._graph.edges:
             return None
+        _, inside = self._graph.edges[child]
         words = name.strip("_").split("_")
         if "ema" in (words[0], words[-1]):
             return "ema"
@@ -226,14 +253,15 @@ class _Walk:
         return None
 
     def _mark_counters(self) -> None:
-        graph, kinds = self._graph, self.result.kinds
-        for child, name in zip(graph.child_ids[0], graph.child_names[0], strict=True):
-            if name in _COUNTERS and not graph.child_ids[child] and kinds[child] == "model":
+        edges, kinds = self._graph.edges, self.result.kinds
+        ids, names = edges.get(0, ((), ()))
+        for child, name in zip(ids, names, strict=True):
+            if name in _COUNTERS and child not in edges and kinds[child] == "model":
                 kinds[child] = "step"
 
     def _meet_optimizers(self, optimizers: list[_Place]) -> None:
         """Meet what only these optimizers lead to; one may hold another (loss scaling)."""
-        graph, state, result = self._graph, self._state, self.result
+        state, result = self._state, self.result
         weights: list[_Place] = []
         averages: list[_Place] = []
         own: list[_Place] = []
@@ -245,10 +273,11 @@ class _Walk:
             state[node] = _MET
             result.paths[node] = path
             result.kinds[node] = "optimizer"
-            names = graph.child_names[node]
-            prefix = self._prefix(path, len(names), sum(map(len, names)))
-            for child, name in zip(graph.child_ids[node], names, strict=True):
-                edge = (child, None if prefix is None else prefix + escape_name(name))
+            ids, labels = self._graph.edges.get(node, ((), ()))
+            names, characters, _ = self._names.get(labels) or self._look(labels)
+            prefix = self._prefix(path, len(ids), characters)
+            for child, name in zip(ids, names, strict=True):
+                edge = (child, None if prefix is None else prefix + name)
                 if state[child] == _OPTIMIZER:
                     optimizers.append(edge)
                 elif name == _WEIGHTS_EDGE:
@@ -280,6 +309,7 @@ class _Walk:
             variable_path, optimizer_path = paths[original], paths[optimizer]
             if paths[variable] is None and variable_path and optimizer_path is not None:
                 last = escaped.get(name) or escaped.setdefault(name, escape_name(name))
+                self.result.escaped |= last != name
                 self._budget -= len(variable_path) + len(optimizer_path) + len(last)
                 if self._budget >= 0:
                     paths[variable] = f"{variable_path}/.OPTIMIZER_SLOT/{optimizer_path}/{last}"

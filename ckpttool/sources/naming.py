@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Literal
 
 from ckpttool.formats.object_graph import OBJECT_GRAPH_KEY, VARIABLE_VALUE, ObjectGraph
@@ -98,61 +98,75 @@ def readable_path(path: str) -> str:
     return _ESCAPE.sub(lambda found: "/" if found[0] == ".S" else ".", path)
 
 
+class _Labels(dict[str, Label]):
+    """The labels of the keys that a graph knows, and the best ones of any others."""
+
+    def __missing__(self, key: str) -> Label:
+        return label_of_key(key)
+
+
 class GraphNames:
     """Names, paths and kinds of the keys of one object-based checkpoint.
 
     Names are unique among the keys that the graph knows, and so are paths. A key that it
     does not know (the graph's own, a table's keys) goes by what the key itself says.
+
+    Attributes:
+        label: gives the readable name and the kind of a key. (It is a dictionary's own
+            method, for a listing calls it for every variable.)
     """
 
-    __slots__ = ("_full_names", "_index", "_keys", "_kinds", "_names", "_paths")
+    __slots__ = ("_full_names", "_keys", "_keys_of", "_names", "_numbers", "_paths", "label")
+
+    label: Callable[[str], Label]
 
     def __init__(self, graph: ObjectGraph) -> None:
         walked = walk_graph(graph)
-        self._index = dict(zip(graph.keys, range(len(graph.keys)), strict=True))
+        self._keys = graph.keys
         self._full_names = graph.full_names
-        self._paths = _readable_paths(_escaped_paths(graph, walked), graph.keys)
+        self._paths = _paths(graph, walked)
         self._names = _names(graph, self._paths)
-        self._kinds = _kinds(graph, walked)
-        self._keys: dict[str, str] = {}
-
-    def label(self, key: str) -> Label:
-        """The readable name and the kind of a key."""
-        number = self._index.get(key)
-        if number is None:
-            return label_of_key(key)
-        return self._names[number], self._kinds[number]
+        labels = zip(self._names, _kinds(graph, walked), strict=True)
+        self.label = _Labels(zip(graph.keys, labels, strict=True)).__getitem__
+        #: Made when they are first asked for.
+        self._numbers: dict[str, int] = {}
+        self._keys_of: dict[str, str] = {}
 
     def path(self, key: str) -> str:
         """The object path of a key, as readable as it can be and stay unambiguous."""
-        number = self._index.get(key)
+        number = self._number(key)
         return path_of_key(key) if number is None else self._paths[number]
 
     def full_name(self, key: str) -> str:
         """What the program that wrote a variable called it; empty where it is not known."""
-        number = self._index.get(key)
+        number = self._number(key)
         return "" if number is None else self._full_names[number]
 
     def key_of(self, text: str) -> str | None:
         """The key whose readable name, or else whose object path, is ``text``; or None."""
-        if not self._keys:
-            for texts in (self._paths, self._names):
-                self._keys.update((texts[number], key) for key, number in self._index.items())
-        return self._keys.get(text)
+        if not self._keys_of:
+            self._keys_of = dict(zip(self._paths, self._keys, strict=True))
+            self._keys_of.update(zip(self._names, self._keys, strict=True))
+        return self._keys_of.get(text)
+
+    def _number(self, key: str) -> int | None:
+        if not self._numbers:
+            self._numbers = dict(zip(self._keys, range(len(self._keys)), strict=True))
+        return self._numbers.get(key)
 
 
-def _escaped_paths(graph: ObjectGraph, walked: WalkedGraph) -> list[str]:
-    """The path to each saved tensor; what is no variable, or cannot be reached, by its key."""
-    paths = walked.paths
-    return [
-        (paths[node] if attribute == VARIABLE_VALUE else None) or path_of_key(key)
-        for node, attribute, key in zip(graph.owners, graph.attributes, graph.keys, strict=True)
+def _paths(graph: ObjectGraph, walked: WalkedGraph) -> list[str]:
+    """The path to each saved tensor, unescaped where no two become the same; all different.
+
+    What is no variable's value, and what cannot be reached, goes by its key.
+    """
+    keys, paths = graph.keys, walked.paths
+    escaped = [
+        paths[node] or path_of_key(key) for node, key in zip(graph.owners, keys, strict=True)
     ]
-
-
-def _readable_paths(escaped: list[str], keys: Sequence[str]) -> list[str]:
-    """The paths, unescaped where no two become the same by it; all different."""
-    if any(".." in path or ".S" in path for path in escaped):
+    for number in graph.attributes:
+        escaped[number] = path_of_key(keys[number])
+    if walked.escaped:
         readable = [readable_path(path) for path in escaped]
         times = Counter(readable)
         readable = [
@@ -162,23 +176,24 @@ def _readable_paths(escaped: list[str], keys: Sequence[str]) -> list[str]:
         if len(set(readable)) == len(readable):
             return readable
     # Two tensors of one path: no TensorFlow writes that, but a file may say so.
-    return escaped if len(set(escaped)) == len(escaped) else list(keys)
+    return escaped if len(set(escaped)) == len(escaped) else keys
 
 
 def _names(graph: ObjectGraph, paths: list[str]) -> list[str]:
     """The readable name of each saved tensor: its full name, or its path; all different."""
-    full_names = graph.full_names
-    unfit = {name for name, times in Counter(full_names).items() if times > 1}
-    unfit.update(
-        name
-        for name in full_names
-        if name.startswith(_MEANINGLESS_OPENINGS) and _MEANINGLESS.fullmatch(name)
+    fit = {name for name, times in Counter(graph.full_names).items() if times == 1}
+    fit.difference_update(paths)  # or a name would mean two things
+    fit.difference_update(
+        [
+            name
+            for name in fit
+            if name.startswith(_MEANINGLESS_OPENINGS) and _MEANINGLESS.fullmatch(name)
+        ]
     )
-    unfit.update(frozenset(paths).intersection(full_names))  # or they would mean two things
-    unfit.add("")
+    fit.discard("")
     return [
-        path if full_name in unfit else full_name
-        for full_name, path in zip(full_names, paths, strict=True)
+        full_name if full_name in fit else path
+        for full_name, path in zip(graph.full_names, paths, strict=True)
     ]
 
 
@@ -189,12 +204,10 @@ def _kinds(graph: ObjectGraph, walked: WalkedGraph) -> list[Kind]:
     a ``global_step``, an average that ``tf.train.ExponentialMovingAverage`` made.
     """
     of_node = walked.kinds
-    columns = zip(graph.owners, graph.attributes, graph.full_names, strict=True)
-    return [
-        "other"
-        if attribute != VARIABLE_VALUE
-        else kind_of_name(full_name)
-        if of_node[node] == "model"
-        else of_node[node]
-        for node, attribute, full_name in columns
+    kinds: list[Kind] = [
+        kind_of_name(full_name) if of_node[node] == "model" else of_node[node]
+        for node, full_name in zip(graph.owners, graph.full_names, strict=True)
     ]
+    for number in graph.attributes:
+        kinds[number] = "other"
+    return kinds

@@ -21,12 +21,12 @@ KEY = st.text(min_size=1, max_size=300)
 
 def as_nodes(graph: ObjectGraph) -> list[Node]:
     """The parsed graph in the form it was written from (but for what is not parsed)."""
-    nodes = [
-        Node(list(zip(ids, names, strict=True)), [], [], b"")
-        for ids, names in zip(graph.child_ids, graph.child_names, strict=True)
-    ]
-    columns = zip(graph.owners, graph.attributes, graph.full_names, graph.keys, strict=True)
-    for owner, name, full_name, key in columns:
+    nodes = [Node(tail=b"") for _ in range(graph.size)]
+    for node, (ids, names) in graph.edges.items():
+        nodes[node].edges = list(zip(ids, names, strict=True))
+    columns = zip(graph.owners, graph.full_names, graph.keys, strict=True)
+    for number, (owner, full_name, key) in enumerate(columns):
+        name = graph.attributes.get(number, VARIABLE_VALUE)
         nodes[owner].attributes.append((name, full_name, key))
     for optimizer, original, name, variable in graph.slots:
         nodes[optimizer].slots.append((original, name, variable))
@@ -140,7 +140,7 @@ GRAPH = [
 def outcome(data: bytes) -> int | str:
     """The number of nodes, or the id of the error; anything else is a failure."""
     try:
-        return len(parse_object_graph(data, LIMITS))
+        return parse_object_graph(data, LIMITS).size
     except CkpttoolError as error:
         return error.id
 
@@ -172,7 +172,7 @@ def test_any_bytes_are_a_clean_error_or_a_graph(data: bytes) -> None:
 
 def test_limits() -> None:
     few = Limits(object_graph_nodes=10)
-    assert len(parse_object_graph(graph_bytes([Node()] * 10), few)) == 10
+    assert parse_object_graph(graph_bytes([Node()] * 10), few).size == 10
     for node in (Node(), Node(attributes=[(VARIABLE_VALUE, "w", "k")])):
         with pytest.raises(LimitError, match="more than 10 nodes") as raised:
             parse_object_graph(graph_bytes([node] * 11), few)
@@ -191,8 +191,8 @@ def test_a_million_nodes_in_one_chain() -> None:
     start = time.process_time()
     graph = parse_object_graph(data, LIMITS)
     assert time.process_time() - start < 10
-    assert len(graph) == count
-    assert graph.child_ids[count - 1] == [0]
+    assert graph.size == count
+    assert graph.edges[count - 1] == ([0], ("x",))
 
 
 def _graph_strings(tensorflow, folder: Path) -> dict[str, bytes]:

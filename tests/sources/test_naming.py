@@ -447,9 +447,7 @@ def test_paths_lead_to_their_nodes(nodes: list[Node]) -> None:
             at = {
                 child
                 for parent in at
-                for child, name in zip(
-                    graph.child_ids[parent], graph.child_names[parent], strict=True
-                )
+                for child, name in zip(*graph.edges.get(parent, ((), ())), strict=True)
                 if escape_name(name) == step
             }
         assert node in at
