@@ -54,8 +54,10 @@ class Texts(NamedTuple):
     apart: Sequence[bytes] = ()
 
 
-def scan(index: BundleIndex, texts: Texts) -> Iterator[str | list[Entry]]:
+def scan(index: BundleIndex, texts: Texts) -> Iterator[bytes | list[Entry]]:
     """The index in key order: ready text of many entries, or entries that need a closer look.
+
+    The text is UTF-8, and its keys are printable ASCII.
 
     Damage is raised; an index made with ``damaged`` is to be read by its ``blocks``.
 
@@ -131,7 +133,7 @@ class _Scanner:
         self._endings: dict[bytes, bytes] = {}
         self._patterns: dict[tuple[int, int, bytes], tuple[bytes, bytes]] = {}
 
-    def text(self, block: Contents, last: bytes | None) -> tuple[str, bytes, int]:
+    def text(self, block: Contents, last: bytes | None) -> tuple[bytes, bytes, int]:
         """The text of a block, its last key and its number of entries.
 
         Raises:
@@ -189,7 +191,7 @@ class _Scanner:
         lines = [b""] * (2 * len(keys))
         lines[::2] = keys
         lines[1::2] = texts
-        return b"".join(lines).decode(), key, count + len(keys)
+        return b"".join(lines), key, count + len(keys)
 
     def learn(self, before: _Context, opening: bytes) -> _Like:
         """What an entry is that begins so, after such a key.

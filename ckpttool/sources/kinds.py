@@ -17,7 +17,7 @@ from typing import Literal
 
 from ckpttool.model import Kind
 
-__all__ = ["kind_of_name"]
+__all__ = ["SCOPE_OPENINGS", "kind_of_ending", "kind_of_name"]
 
 #: Names of TF 1.x optimizers, as their slots carry them.
 _SLOT_NAMES = (
@@ -105,7 +105,7 @@ _BY_LAST: dict[str, Kind | Literal["ask"]] = {
 _SCOPE_NAMES = frozenset(scope + copy for scope in _SCOPES for copy in _COPIES)
 _TRAINING = frozenset("training" + copy for copy in _COPIES)
 #: The first letters of ``SCOPE/``: enough to rule out nearly every other name.
-_SCOPE_OPENINGS = frozenset((name + "/")[:4] for name in _SCOPE_NAMES | _TRAINING)
+SCOPE_OPENINGS = frozenset((name + "/")[:4] for name in _SCOPE_NAMES | _TRAINING)
 
 #: Mesh TensorFlow joins a slot's name to its variable's with an underscore.
 _MESH_SLOTS = ("_slot_k", "_slot_m", "_slot_r", "_slot_v", "_slot_vc", "_slot_vr")
@@ -120,13 +120,21 @@ def kind_of_name(name: str) -> Kind:
     kind = _BY_LAST.get(last)
     if kind is not None and kind != "ask":
         return kind
-    if name[:4] in _SCOPE_OPENINGS and _in_optimizer_scope(name):
+    if name[:4] in SCOPE_OPENINGS and _in_optimizer_scope(name):
         return "step" if last == "iter" else "optimizer"
     if kind is not None:
         return _BY_WHOLE.get(name, "model")
     if "_slot_" in last and last.endswith(_MESH_SLOTS):
         return "optimizer"
     return "model"
+
+
+def kind_of_ending(ending: str) -> Kind:
+    """The kind of every name that ends so and begins with none of ``SCOPE_OPENINGS``.
+
+    The ending is what stands behind the last slash, with it; or a name that has no slash.
+    """
+    return kind_of_name(f"_{ending}" if ending.startswith("/") else ending)
 
 
 def _in_optimizer_scope(name: str) -> bool:

@@ -7,7 +7,7 @@ together into one. The values are read by ``v2_values.py``, names and kinds come
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
@@ -170,6 +170,16 @@ class BundleSource:
                 dtype = _DTYPES.get(number) or dtype_name(number)
                 yield Variable(name, text, dtype, shape, size, shard, offset, kind, None, crc32c)
         self._walked = expected, count
+
+    def of_entries(self, entries: Iterable[Entry]) -> Iterator[Variable]:
+        """The variables that entries of this index stand for; a slice's own stand for none."""
+        label = self._labeller()
+        parts = self._slice_entries()
+        for entry in entries:
+            if entry.slices:
+                yield self._partitioned(entry, label, parts.get)
+            elif entry.key not in parts:
+                yield self._whole(entry, label)
 
     def lookup(self, name: str) -> Variable | None:
         key = name.encode("utf-8", "surrogateescape")

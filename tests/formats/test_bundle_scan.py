@@ -54,8 +54,8 @@ def both_ways(data: bytes) -> tuple[str, int]:
     fast, fast_error, general = [], "", 0
     try:
         for piece in scan(BundleIndex(MemoryFile(data), Limits()), TEXTS):
-            if isinstance(piece, str):
-                fast.append(piece)
+            if isinstance(piece, bytes):
+                fast.append(piece.decode())
             else:
                 general += len(piece)
                 fast += map(line, piece)

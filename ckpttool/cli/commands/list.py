@@ -1,0 +1,63 @@
+"""``ckpttool list``."""
+
+from __future__ import annotations
+
+import click
+
+from ckpttool.cli import options
+from ckpttool.cli.output import Output
+from ckpttool.cli.views.list import ListView
+from ckpttool.model import Kind
+from ckpttool.ops.list import SORTS, NameStyle, SortKey, list_variables
+
+__all__ = ["command"]
+
+
+@options.command(
+    "list",
+    epilog="Examples: ckpttool list run/ --sort bytes; ckpttool list run/ --kind model "
+    "--exclude '*/bias'; ckpttool list run/@1000 -q --regex '^layer_1/'",
+)
+@options.source
+@options.filters
+@click.option(
+    "--sort",
+    type=click.Choice(SORTS),
+    help="An order other than that of the keys; bytes and params: the largest first.",
+)
+@click.option(
+    "--names",
+    type=click.Choice(["full", "key", "path"]),
+    default="full",
+    help="What stands as the name: the readable one, the literal key, or the object path; "
+    "filters look at it too.  [default: full]",
+)
+@options.output(ndjson=True, quiet=True)
+def command(
+    out: Output,
+    source: str,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    regex: str | None,
+    kinds: tuple[Kind, ...],
+    sort: SortKey | None,
+    names: NameStyle,
+) -> int:
+    """List the variables: name, dtype, shape, bytes, shard, kind.
+
+    In a pipe: tab-separated lines of just these, sizes in bytes. A partitioned variable is
+    one line, with all its shards. Only the index is read: data files may be missing.
+    """
+    listing = list_variables(
+        source,
+        include=include,
+        exclude=exclude,
+        regex=regex,
+        kinds=kinds,
+        sort=sort,
+        names=names,
+    )
+    with listing:
+        for note in listing.notes:
+            out.note(note)
+        return out.show(ListView(listing))

@@ -1,0 +1,236 @@
+"""``list``: the variables of a source, filtered, sorted, named as asked.
+
+Streams: nothing but the totals is held, unless an order other than the file's is asked
+for. Reads the index and the names of the data files, never data. How a variable looks is
+the caller's affair; for the plain listing of a million variables it hands over the two
+texts of a line, and gets finished lines back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self
+
+from ckpttool.errors import CkpttoolError
+from ckpttool.formats.dtypes import BY_NAME, dtype_name
+from ckpttool.limits import Limits
+from ckpttool.model import KINDS, Kind, Variable
+from ckpttool.ops.wanted import Wanted, wanted
+from ckpttool.sources.naming import NameStyle
+from ckpttool.sources.registry import open_source
+from ckpttool.sources.v2 import BundleSource
+
+if TYPE_CHECKING:
+    from ckpttool.formats.bundle import Entry
+    from ckpttool.sources.base import Source
+
+__all__ = ["SORTS", "Listing", "NameStyle", "SortKey", "list_variables"]
+
+SortKey = Literal["name", "bytes", "params", "shape", "dtype", "kind", "shard"]
+SORTS: tuple[SortKey, ...] = ("name", "bytes", "params", "shape", "dtype", "kind", "shard")
+
+#: Missing data files that a warning names.
+_NAMED = 3
+
+
+class Listing:
+    """The variables of an open source; a context manager that closes it.
+
+    Attributes:
+        source: the address as given.
+        location: what it came to.
+        notes: what a person should be told about how the address was understood.
+        count, parameters, nbytes: of what ``variables`` has given so far. Elements of
+            strings, variants and unknown dtypes are no parameters.
+    """
+
+    def __init__(
+        self, source: Source, want: Wanted, sort: SortKey | None, names: NameStyle
+    ) -> None:
+        self._source = source
+        self._want = want
+        self._sort = sort
+        self._names = names
+        self._seen = 0
+        self._shards: set[int] = set()
+        self.source = source.address
+        self.location = source.location
+        self.count = self.parameters = self.nbytes = 0
+        if isinstance(source, BundleSource) and source.style == "object":
+            _ = source.names  # here, for a graph that cannot be read adds a note
+        self.notes: Sequence[str] = source.notes
+
+    def variables(self) -> Iterator[Variable]:
+        """The wanted variables, in the order asked for.
+
+        Raises:
+            CorruptError, LimitError: possibly after some were given.
+        """
+        found = self._noted(self._source.variables())
+        if self._names != "full":
+            found = map(self._renamed, found)
+        if not self._want.everything:
+            want = self._want
+            found = (variable for variable in found if want(variable.name, variable.kind))
+        if self._sort is not None:
+            found = iter(sorted(found, key=_ORDERS[self._sort]))
+        return self._counted(found)
+
+    def lines(
+        self, middle: Callable[[Variable], str], end: Callable[[Kind], str]
+    ) -> Iterator[bytes | Iterator[Variable]]:
+        """The same as lines of text, as far as that is quicker; else as variables.
+
+        Args:
+            middle: what follows a name in its line; may depend on dtype, shape, size and
+                shard only (the variable it is given has no other attributes).
+            end: what follows that, with the line break.
+        """
+        source = self._source
+        if (
+            self._sort is not None
+            or not self._want.everything
+            or not isinstance(source, BundleSource)
+            or source.style == "object"
+        ):
+            yield self.variables()
+            return
+
+        from ckpttool.formats.bundle_scan import Texts, scan
+        from ckpttool.sources.kinds import SCOPE_OPENINGS, kind_of_ending
+
+        def of_entry(entry: Entry) -> str:
+            self._shards.add(entry.shard)
+            dtype = dtype_name(entry.dtype)
+            return middle(
+                Variable("", "", dtype, entry.shape, entry.size, entry.shard, None, "other")
+            )
+
+        texts = Texts(
+            of_entry,
+            lambda ending: end(kind_of_ending(ending)),
+            tuple(opening.encode() for opening in SCOPE_OPENINGS),
+        )
+        for piece in scan(source.index, texts):
+            if isinstance(piece, bytes):
+                self._seen += piece.count(b"\n")
+                yield piece
+            else:
+                yield self._noted(source.of_entries(piece))
+
+    def warnings(self) -> list[str]:
+        """What is odd about what was listed; complete when all of it was."""
+        found = []
+        if not self._seen:
+            found.append(f"{self.location} has no variables")
+        elif not self._want.everything and not self.count:
+            found.append(f"none of the {self._seen} variables of {self.location} is wanted")
+        return found + self._missing()
+
+    def _missing(self) -> list[str]:
+        """The data files that are needed and not there."""
+        if not isinstance(self._source, BundleSource):
+            return []
+        files = self._source.files
+        try:
+            absent = sorted(self._shards - files.on_disk().keys())
+        except CkpttoolError as error:
+            return [f"whether the data files are there cannot be told: {error}"]
+        if not absent:
+            return []
+        named = ", ".join(map(files.path, absent[:_NAMED]))
+        more = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
+        verb = "is" if len(absent) == 1 else "are"
+        return [f"{named}{more} {verb} missing: their variables are listed, and cannot be read"]
+
+    def _noted(self, found: Iterable[Variable]) -> Iterator[Variable]:
+        """Keep in mind how many there are, and the shards that hold them."""
+        shards = self._shards
+        for variable in found:
+            self._seen += 1
+            if variable.shard is not None:
+                shards.add(variable.shard)
+            elif variable.slices:
+                shards.update(part.shard for part in variable.slices if part.shard is not None)
+            yield variable
+
+    def _counted(self, found: Iterable[Variable]) -> Iterator[Variable]:
+        for variable in found:
+            self.count += 1
+            self.nbytes += variable.nbytes
+            if variable.dtype in _NUMBERS:
+                self.parameters += variable.parameters
+            yield variable
+
+    def _renamed(self, variable: Variable) -> Variable:
+        """The variable under the name that was asked for."""
+        if self._names == "key":
+            return variable._replace(name=variable.key)
+        graph = self._source.names if isinstance(self._source, BundleSource) else None
+        return variable if graph is None else variable._replace(name=graph.path(variable.key))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._source.close()
+
+
+def list_variables(
+    address: str,
+    *,
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    regex: str | None = None,
+    kinds: Iterable[Kind] = (),
+    sort: SortKey | None = None,
+    names: NameStyle = "full",
+    limits: Limits | None = None,
+) -> Listing:
+    """Open a source to list its variables; the caller closes the listing.
+
+    Args:
+        address: whatever has variables.
+        include: globs, of which the name that is shown must match one (``wanted.py``).
+        exclude: globs, of which it must match none.
+        regex: an expression that must be found in it.
+        kinds: only variables of these.
+        sort: an order other than that of the keys; sizes with the largest first.
+        names: what stands as the name: the readable one, the literal key, the object path.
+        limits: bounds on what files may claim; None: those of this process.
+
+    Raises:
+        UsageError: id ``bad-regex``.
+        CkpttoolError: as ``open_source``.
+    """
+    want = wanted(include, exclude, regex, kinds)
+    return Listing(open_source(address, limits), want, sort, names)
+
+
+#: Dtypes whose elements are numbers or truth values.
+_NUMBERS = frozenset(name for name, dtype in BY_NAME.items() if dtype.size)
+
+_ORDERS: dict[SortKey, Callable[[Variable], tuple[object, ...]]] = {
+    "name": lambda variable: (variable.name,),
+    "bytes": lambda variable: (-variable.nbytes,),
+    "params": lambda variable: (-variable.parameters,),
+    "shape": lambda variable: (variable.shape is None, variable.shape or ()),
+    "dtype": lambda variable: (variable.dtype,),
+    "kind": lambda variable: (KINDS.index(variable.kind),),
+    "shard": lambda variable: (_first_shard(variable),),
+}
+
+
+def _first_shard(variable: Variable) -> int:
+    """The shard that holds it, or its first slice; where none does, past all."""
+    if variable.shard is not None:
+        return variable.shard
+    return min(
+        (part.shard for part in variable.slices or () if part.shard is not None), default=2**32
+    )
