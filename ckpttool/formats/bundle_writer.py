@@ -8,12 +8,21 @@ not know survive (TensorFlow itself drops them).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 from ckpttool.formats.bundle import SliceSpec
+from ckpttool.formats.crc32c import crc, extend, mask
 from ckpttool.formats.ordered_code import FULL
 from ckpttool.formats.wire import FIXED32, LENGTH, VARINT, encode_varint, fields
 
-__all__ = ["encode_entry", "encode_header", "patch_entry", "patch_header"]
+__all__ = [
+    "encode_entry",
+    "encode_header",
+    "encode_string",
+    "patch_dtype",
+    "patch_entry",
+    "patch_header",
+]
 
 _SHARD, _OFFSET, _SIZE, _CRC, _SLICES = 3, 4, 5, 6, 7
 _WORD64 = 2**64 - 1
@@ -70,6 +79,24 @@ def patch_entry(
     if crc32c is not None:
         changes[_CRC] = _crc(crc32c)
     return _patched(raw, changes)
+
+
+def patch_dtype(raw: bytes, dtype: int) -> bytes:
+    """A stored entry with another dtype; everything else is kept to the byte."""
+    return _patched(raw, {1: _number(1, dtype)})
+
+
+def encode_string(value: bytes, *, big_endian: bool = False) -> tuple[bytes, int]:
+    """The payload of a scalar string, and its masked checksum.
+
+    The checksum is of the length as a word and what follows it, not of the stored bytes
+    (tensor_bundle.cc: WriteStringTensor).
+    """
+    order: Literal["little", "big"] = "big" if big_endian else "little"
+    lengths = crc(len(value).to_bytes(4 if len(value) < 2**32 else 8, order))
+    stored = mask(lengths).to_bytes(4, order)
+    payload = encode_varint(len(value)) + stored + value
+    return payload, mask(extend(extend(lengths, stored), value))
 
 
 def patch_header(raw: bytes, num_shards: int) -> bytes:

@@ -18,9 +18,11 @@ __all__ = [
     "LENGTH",
     "VARINT",
     "Field",
+    "encode_field",
     "encode_varint",
     "fields",
     "malformed",
+    "raw_fields",
     "read_varint",
     "signed32",
     "signed64",
@@ -80,6 +82,11 @@ def encode_varint(value: int) -> bytes:
     return bytes(encoded)
 
 
+def encode_field(number: int, contents: bytes) -> bytes:
+    """A length-delimited field: a string, bytes or a message."""
+    return encode_varint(number << 3 | LENGTH) + encode_varint(len(contents)) + contents
+
+
 def signed64(value: int) -> int:
     """A varint read as ``int64``."""
     return value - _MAX_VARINT if value >= 2**63 else value
@@ -132,4 +139,27 @@ def fields(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Fiel
             yield number, wire_type, (pos, stop)
         else:
             yield number, wire_type, int.from_bytes(data[pos:stop], "little")
+        pos = stop
+
+
+def raw_fields(
+    data: bytes, start: int = 0, end: int | None = None
+) -> Iterator[tuple[int, int | tuple[int, int], bytes]]:
+    """As ``fields``: number, value, and the bytes of the whole field as they are stored.
+
+    For whoever changes a message and has to keep the rest of it to the byte.
+    """
+    if end is None:
+        end = len(data)
+    pos = start
+    for number, wire_type, value in fields(data, start, end):
+        if isinstance(value, tuple):
+            stop = value[1]
+        else:
+            _, stop = read_varint(data, pos, end)  # the tag
+            if wire_type == VARINT:
+                _, stop = read_varint(data, stop, end)
+            else:
+                stop += 4 if wire_type == FIXED32 else 8
+        yield number, value, data[pos:stop]
         pos = stop

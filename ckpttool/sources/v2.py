@@ -140,7 +140,7 @@ class BundleSource:
         if self._graph_entry is not None and self._label is None:
             self._label = label_of_key
             try:
-                self._names = GraphNames(parse_object_graph(self._read_graph(), self._limits))
+                self._names = GraphNames(parse_object_graph(self.graph_bytes(), self._limits))
                 self._label = self._names.label
             except CkpttoolError as error:
                 self.notes.append(f"names and kinds are guessed from the keys: {error}")
@@ -285,8 +285,14 @@ class BundleSource:
         _ = self.names  # sets the labeller
         return self._label or label_of_key
 
-    def _read_graph(self) -> bytes:
-        assert self._graph_entry is not None
+    def graph_bytes(self) -> bytes:
+        """The serialised object graph; only an object-based checkpoint has one.
+
+        Raises:
+            LimitError: id ``limit-object-graph-bytes``.
+            CkpttoolError: as ``strings``.
+        """
+        assert self._graph_entry is not None, "the caller looked at `style`"
         variable = self._whole(self._graph_entry, _unlabelled)
         if variable.nbytes > self._limits.object_graph_bytes:
             raise LimitError(

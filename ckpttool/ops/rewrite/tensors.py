@@ -49,6 +49,10 @@ class Stored(NamedTuple):
         """Whether these are all the bytes of an entry, so that its checksum is theirs."""
         return self.nbytes == self.entry_bytes
 
+    def whole(self) -> Stored:
+        """All the bytes of the entry that these belong to."""
+        return self._replace(offset=self.offset - self.skipped, nbytes=self.entry_bytes, skipped=0)
+
     def part(self, skip: int, nbytes: int) -> Stored:
         """A range of these bytes."""
         return self._replace(offset=self.offset + skip, nbytes=nbytes, skipped=self.skipped + skip)
@@ -62,10 +66,14 @@ class Joined(NamedTuple):
 
 
 class Computed(NamedTuple):
-    """New bytes, in the byte order of their bundle, made while they are written."""
+    """New bytes, in the byte order of their bundle, made while they are written.
+
+    ``crc32c`` is the masked checksum where it is not that of the bytes: of strings.
+    """
 
     chunks: Callable[[], Iterator[bytes]]
     nbytes: int
+    crc32c: int | None = None
 
 
 Content = Stored | Joined | Computed

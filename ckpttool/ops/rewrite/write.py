@@ -235,7 +235,7 @@ class _ShardWriter:
             written += len(chunk)
             self._report.add(len(chunk))
         assert written == content.nbytes, "a computed tensor has the size that was planned"
-        return mask(value)
+        return mask(value) if content.crc32c is None else content.crc32c
 
     def _summed(self, content: Stored, tensor: Tensor) -> int:
         """Copy through this process; returns the checksum (not masked)."""
