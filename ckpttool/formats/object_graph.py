@@ -283,12 +283,15 @@ class _Parser:
                 if child > 0x3FFF:
                     child = child & 0x3FFF | data[at] << 14
                     at += 1
+                    if child > 0x1FFFFF:
+                        child = child & 0x1FFFFF | data[at] << 21
+                        at += 1
             if (
                 at + 1 >= after
                 or data[pos + 2] != 0x08
                 or data[at] != 0x12
                 or at + 2 + data[at + 1] != after
-                or child > 0x1FFFFF
+                or child > 0xFFFFFFF
             ):
                 break
             label = data[at + 2 : after]
@@ -307,7 +310,7 @@ class _Parser:
         self._check_links()
 
     def _check_links(self) -> None:
-        if self._links + len(self._slots) + len(self._attributes) > self._link_limit:
+        if self._links + len(self._slots) + len(self._keys) > self._link_limit:
             raise _too_large("edges, attributes and slots", self._link_limit)
 
     def _span(self, pos: int, stop: int) -> tuple[int, int]:
@@ -343,7 +346,6 @@ class _Parser:
                 self._slot(node, body, pos)
         if ids:
             self._add_edges(node, ids, names)
-        self._check_links()
         self._nodes += 1
 
     def _attribute(self, node: int, pos: int, stop: int) -> None:
@@ -359,6 +361,7 @@ class _Parser:
             self._owners.append(node)
             self._full_names.append(full_name)
             self._keys.append(key)
+            self._check_links()
 
     def _slot(self, node: int, pos: int, stop: int) -> None:
         """One ``SlotVariableReference``: the original's number, a name, the slot's number."""
@@ -380,6 +383,7 @@ class _Parser:
                 original, name, variable = self._unusual_slot(pos, stop, original, name, variable)
                 break
         self._slots.append(Slot(node, original, name, variable))
+        self._check_links()
 
     def _unusual_fields(
         self, node: int, pos: int, stop: int, ids: list[int], names: list[str]

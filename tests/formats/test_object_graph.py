@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ckpttool.errors import CkpttoolError, CorruptError, LimitError
 from ckpttool.formats.object_graph import VARIABLE_VALUE, ObjectGraph, parse_object_graph
 from ckpttool.limits import Limits
-from tests.support.graphs import Node, graph_bytes, message, variable_key
+from tests.support.graphs import Node, chain_bytes, graph_bytes, message, variable_key
 from tests.support.handmade import varint
 
 LIMITS = Limits()
@@ -178,21 +178,25 @@ def test_limits() -> None:
             parse_object_graph(graph_bytes([node] * 11), few)
         assert raised.value.id == "object-graph-too-large"
     parse_object_graph(graph_bytes([Node([(0, "x")] * 40)]), few)
-    with pytest.raises(LimitError, match="more than 40 edges"):
-        parse_object_graph(graph_bytes([Node([(0, "x")] * 41)]), few)
+    for node in (
+        Node([(0, "x")] * 41),
+        Node([(1, "x")] * 41),
+        Node(attributes=[(VARIABLE_VALUE, "w", "k")] * 41),
+        Node(slots=[(1, "m", 1)] * 41),
+    ):
+        with pytest.raises(LimitError, match="more than 40 edges"):
+            parse_object_graph(graph_bytes([node, Node()]), few)
 
 
 def test_a_million_nodes_in_one_chain() -> None:
     count = 1_000_000
-    data = b"".join(
-        message((1, message((1, b"\x08" + varint((number + 1) % count) + b"\x12\x01x"))))
-        for number in range(count)
-    )
+    data = chain_bytes(count - 1) + graph_bytes([Node([(0, "back")])])
     start = time.process_time()
     graph = parse_object_graph(data, LIMITS)
     assert time.process_time() - start < 10
     assert graph.size == count
-    assert graph.edges[count - 1] == ([0], ("x",))
+    assert graph.edges[count - 2] == ([count - 1], ("x",))
+    assert graph.edges[count - 1] == ([0], ("back",))
 
 
 def _graph_strings(tensorflow, folder: Path) -> dict[str, bytes]:

@@ -21,7 +21,7 @@ from ckpttool.sources.naming import (
 )
 from ckpttool.sources.registry import open_source
 from ckpttool.sources.v2 import BundleSource
-from tests.support.graphs import Node, graph_bytes, variable_key
+from tests.support.graphs import Node, chain_bytes, graph_bytes, variable_key
 
 # Kinds from names -------------------------------------------------------------------------
 
@@ -381,7 +381,7 @@ def test_an_unreachable_variable_goes_by_its_key() -> None:
 def test_a_long_chain_costs_no_more_than_it_has_bytes() -> None:
     # Were the path of each node kept, they would have 2 * 10^10 characters.
     count = 200_000
-    data = graph_bytes([Node([(number + 1, "n")]) for number in range(count)])
+    data = chain_bytes(count)
     data += graph_bytes([Node([(0, "n")], [(VARIABLE_VALUE, "", variable_key("far"))])])
     start = time.process_time()
     names = GraphNames(parse_object_graph(data, Limits()))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tests.support.handmade import varint
 
-__all__ = ["Node", "graph_bytes", "message", "variable_key"]
+__all__ = ["Node", "chain_bytes", "graph_bytes", "message", "variable_key"]
 
 
 @dataclass
@@ -46,6 +46,17 @@ def message(*fields: tuple[int, int | str | bytes]) -> bytes:
 def graph_bytes(nodes: Sequence[Node]) -> bytes:
     """A ``TrackableObjectGraph`` of these nodes."""
     return b"".join(message((1, _node_bytes(node))) for node in nodes)
+
+
+def chain_bytes(count: int) -> bytes:
+    """The nodes of a chain, each leading to the next by ``x``, in little time."""
+    return b"".join(
+        [
+            b"\x0a\x0a\x0a\x08\x08%c%c%c%c\x12\x01x"
+            % (n & 0x7F | 0x80, n >> 7 & 0x7F | 0x80, n >> 14 & 0x7F | 0x80, n >> 21)
+            for n in range(1, count + 1)
+        ]
+    )
 
 
 def _node_bytes(node: Node) -> bytes:
