@@ -1,7 +1,8 @@
 """Look into, check and read TensorFlow checkpoints without TensorFlow.
 
 ``open(address)`` gives a checkpoint as a mapping of names to variables, ``verify`` checks
-one; every error is a ``CkpttoolError``. Nothing is imported before it is used.
+one, ``plan_prune`` decides which ones of a run may go; every error is a ``CkpttoolError``.
+Nothing is imported before it is used.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     )
     from ckpttool.limits import Limits
     from ckpttool.model import Finding, Shard, Variable, VariableSlice
+    from ckpttool.ops.prune.api import plan_prune
     from ckpttool.ops.verify import verify
 
 __all__ = [
@@ -61,12 +63,14 @@ __all__ = [
     "VariableSlice",
     "__version__",
     "open",
+    "plan_prune",
     "verify",
 ]
 
 _HOMES = {
     "Checkpoint": "ckpttool.api",
     "open": "ckpttool.api",
+    "plan_prune": "ckpttool.ops.prune.api",
     "verify": "ckpttool.ops.verify",
     "Limits": "ckpttool.limits",
     **dict.fromkeys(("Finding", "Shard", "Variable", "VariableSlice"), "ckpttool.model"),

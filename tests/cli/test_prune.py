@@ -109,7 +109,7 @@ def test_what_is_refused(run: Path, run_cli: RunCli, args: list[str], code: int)
 
 
 def test_saver_with_since(run: Path, run_cli: RunCli) -> None:
-    args = ["prune", run, "--policy", "saver", "--max-to-keep", "1", "-n", "-q"]
+    args = ["prune", str(run), "--policy", "saver", "--max-to-keep", "1", "-n", "-q"]
     args += ["--keep-every-n-hours", "1", "--since"]
     long_ago = run_cli([*args, "2020-01-01T00:00Z"]).stdout
     assert long_ago == ""

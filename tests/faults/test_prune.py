@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from ckpttool.errors import ChangedError, CkpttoolError, NoSpaceError, PermissionDeniedError
-from ckpttool.ops.prune import execute
+from ckpttool.ops import state_fix
+from ckpttool.ops.prune import apply, execute, state_change
 from ckpttool.ops.prune.execute import apply_plan
 from ckpttool.ops.prune.facts import Request
 from ckpttool.ops.prune.plan import PrunePlan, plan_prune
@@ -87,11 +88,9 @@ class TestStateChanged:
     def test_noticed_and_the_others_word_stands(
         self, run: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        real = execute.remove
-
         def remove(*args: Any, **kwargs: Any) -> Any:
             state(run, ["ckpt-3", "ckpt-4"], [1.0, 2.0])  # a trainer saves
-            return real(*args, **kwargs)
+            return apply.remove(*args, **kwargs)
 
         monkeypatch.setattr(execute, "remove", remove)
         result = apply_plan(plan_of(run))
@@ -100,13 +99,9 @@ class TestStateChanged:
         assert b"ckpt-4" in (run / "checkpoint").read_bytes()
 
     def test_set_latest_refuses(self, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from ckpttool.ops import state_fix
-
-        real = state_fix.replace_state
-
         def replace_state(*args: Any) -> bytes:
             state(run, ["ckpt-3", "ckpt-4"], [1.0, 2.0])
-            return real(*args)
+            return state_change.replace_state(*args)
 
         monkeypatch.setattr(state_fix, "replace_state", replace_state)
         fix = state_fix.plan_fix(str(run), set_latest="ckpt-1")
@@ -389,11 +384,10 @@ class TestSavedAgain:
 
     def test_in_the_middle(self, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Between our look under the lock and our removal."""
-        real = execute.remove
 
         def remove(*args: Any, **kwargs: Any) -> Any:
             add(run, "ckpt-1", time.time())
-            return real(*args, **kwargs)
+            return apply.remove(*args, **kwargs)
 
         monkeypatch.setattr(execute, "remove", remove)
         result = apply_plan(plan_of(run))

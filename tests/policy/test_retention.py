@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ckpttool.errors import RefusedError, UsageError
+from ckpttool.errors import CkpttoolError, RefusedError, UsageError
 from ckpttool.policy.facts import (
     BestRule,
     CheckpointFacts,
@@ -51,7 +51,7 @@ def managed(ages: list[float], last_preserved: float = 0.0, **more: Any) -> RunF
     )
 
 
-def numbers(outcome: Outcome, verdict: Any) -> list[int | None]:
+def numbers(outcome: Outcome, verdict: Any) -> list[int]:
     return sorted(decision.checkpoint.number or 0 for decision in outcome.of(verdict))
 
 
@@ -259,7 +259,9 @@ class TestRules:
         (Retention(max_to_keep=1, since=1.0), UsageError, "usage"),
     ],
 )
-def test_settings_that_make_no_sense(retention: Retention, error: type, id: str) -> None:
+def test_settings_that_make_no_sense(
+    retention: Retention, error: type[CkpttoolError], id: str
+) -> None:
     with pytest.raises(error) as caught:
         decide(FIVE, retention, NOW)
     assert caught.value.id == id

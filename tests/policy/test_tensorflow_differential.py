@@ -53,7 +53,8 @@ def manager_history(tf: Any, clock: Clock, directory: Path, rng: random.Random) 
 
     clock.now = 1.6e9
     expected: set[str] = set()
-    manager, replay, settings, number = None, None, (None, None), 0
+    manager, replay, number = None, None, 0
+    settings: tuple[int | None, float | None] = (None, None)
     checkpoint = FakeCheckpoint(tf, clock)
     for _ in range(rng.randint(5, 25)):
         clock.now += advance(rng, settings[1])
@@ -106,7 +107,7 @@ def saver_history(tf: Any, clock: Clock, directory: Path, rng: random.Random) ->
                 # The recorded list after a restart: none, or recovered as Estimator does,
                 # or set with TensorFlow's infinite times.
                 recovered = rng.choice(["none", "mtimes", "infinite"])
-                before = saver.last_checkpoints if saver else []
+                before: list[str] = saver.last_checkpoints if saver else []
                 saver = v1.train.Saver(max_to_keep=most, keep_checkpoint_every_n_hours=hours)
                 if recovered == "mtimes":
                     saver.recover_last_checkpoints(before)

@@ -14,14 +14,29 @@ from ckpttool.cli.screen import bytes_text
 from ckpttool.cli.views.prune import PruneView
 from ckpttool.cli.words import count
 from ckpttool.errors import UsageError
+from ckpttool.ops.prune.api import make_request
 from ckpttool.ops.prune.execute import apply_plan
 from ckpttool.ops.prune.facts import Request
 from ckpttool.ops.prune.plan import PrunePlan, plan_prune
-from ckpttool.policy.facts import Retention
 from ckpttool.sources.address import require_run
 
 __all__ = ["command"]
 
+_SETTINGS = (
+    "policy",
+    "scope",
+    "max_to_keep",
+    "keep_every_n_hours",
+    "since",
+    "keep_every_n_steps",
+    "keep_within",
+    "keep_best",
+    "pin",
+    "max_total_size",
+    "broken",
+    "min_age",
+    "order",
+)
 _MODES = ("undo", "empty_trash", "apply_file", "watch", "recursive", "plan_file")
 
 
@@ -149,9 +164,9 @@ def command(out: Output, /, directory: str, **given: Any) -> int:  # noqa: ANN40
     if given["apply_file"]:
         return _apply_saved(out, directory, given)
     if given["recursive"]:
-        return _recursive(out, directory, _request(given), given)
+        return _recursive(out, directory, make_request(**_settings(given)), given)
     run = require_run(directory)
-    request = _request(given, run.state_name)
+    request = make_request(**_settings(given), state_name=run.state_name)
     if given["watch"]:
         return _watch(out, run.directory, request, given)
     plan = plan_prune(run.directory, request)
@@ -165,25 +180,9 @@ def command(out: Output, /, directory: str, **given: Any) -> int:  # noqa: ANN40
     return _apply(out, plan, given)
 
 
-def _request(given: dict[str, Any], state_name: str = "checkpoint") -> Request:
-    return Request(
-        Retention(
-            style=given["policy"],
-            scope=given["scope"],
-            max_to_keep=given["max_to_keep"],
-            every_n_hours=given["keep_every_n_hours"],
-            since=given["since"],
-            every_n_steps=given["keep_every_n_steps"],
-            within=given["keep_within"],
-            max_total_bytes=given["max_total_size"],
-            broken=given["broken"],
-            min_age=given["min_age"],
-            order=given["order"],
-        ),
-        pins=given["pin"],
-        best=given["keep_best"],
-        state_name=state_name,
-    )
+def _settings(given: dict[str, Any]) -> dict[str, Any]:
+    """What to keep, without what to do about it."""
+    return {name: given[name] for name in _SETTINGS}
 
 
 def _apply(out: Output, plan: PrunePlan, given: dict[str, Any], *, exact: bool = False) -> int:

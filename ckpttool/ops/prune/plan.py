@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from ckpttool.formats.state import CheckpointState
 from ckpttool.limits import Limits, default_limits
@@ -20,6 +21,9 @@ from ckpttool.policy.retention import check_retention
 from ckpttool.storage import open_directory
 from ckpttool.storage.base import FileStat
 from ckpttool.storage.local import LocalDirectory
+
+if TYPE_CHECKING:
+    from ckpttool.ops.prune.execute import PruneResult
 
 __all__ = ["PrunePlan", "StateChange", "make_plan", "plan_prune", "read_whole"]
 
@@ -87,6 +91,12 @@ class PrunePlan:
     def empty(self) -> bool:
         """Whether there is nothing to do."""
         return not (self.removals or self.state or self.unfinished)
+
+    def apply(self, *, trash: bool = False) -> PruneResult:
+        """Carry it out; see ``execute.apply_plan``, which says what it checks and raises."""
+        from ckpttool.ops.prune.execute import apply_plan
+
+        return apply_plan(self, trash=trash)
 
 
 def plan_prune(

@@ -21,6 +21,7 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
+    run_state_machine_as_test,
 )
 
 from ckpttool.errors import NotFoundError, RefusedError
@@ -286,6 +287,8 @@ TestPruning = Pruning.TestCase
 TestPruning.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
 
 
-class TestLong(Pruning.TestCase):  # type: ignore[name-defined,misc]
-    settings = settings(max_examples=400, stateful_step_count=40, deadline=None)
-    pytestmark = pytest.mark.slow
+@pytest.mark.slow
+def test_many_more() -> None:
+    run_state_machine_as_test(
+        Pruning, settings=settings(max_examples=400, stateful_step_count=40, deadline=None)
+    )

@@ -114,9 +114,9 @@ def saver_history(tf: Any, clock: Clock, here: Path, there: Path, rng: random.Ra
             swept = v1.train.Saver(max_to_keep=most, keep_checkpoint_every_n_hours=every)
             kept = v1.train.Saver(max_to_keep=10**6)
             for _ in range(rng.randint(1, 8)):
-                # A Saver goes by its clock and a prune by the file's time, which has
-                # nanoseconds: these times are the same in both.
-                clock.now = round((clock.now + (abs(advance(rng, hours)) or 1.0)) * 512) / 512
+                # A Saver goes by its clock, a prune by the file's time as TensorFlow reads it
+                # (nanoseconds / 1e9): half seconds are the same in both.
+                clock.now = round((clock.now + (abs(advance(rng, hours)) or 1.0)) * 2) / 2
                 number = next_number(rng, highest, swept.last_checkpoints)
                 highest = max(highest, number)
                 for saver, folder in ((swept, there), (kept, here)):
