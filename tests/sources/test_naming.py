@@ -385,7 +385,7 @@ def test_a_long_chain_costs_no_more_than_it_has_bytes() -> None:
     data += graph_bytes([Node([(0, "n")], [(VARIABLE_VALUE, "", variable_key("far"))])])
     start = time.process_time()
     names = GraphNames(parse_object_graph(data, Limits()))
-    assert time.process_time() - start < 10
+    assert time.process_time() - start < 30
     assert names.label(variable_key("far")) == ("far", "model")
 
 
