@@ -34,6 +34,8 @@ COMMANDS = {
     "cp": "Copy a whole checkpoint: every data file and the graph, the index last.",
     "mv": "Move or rename a whole checkpoint: every data file and the graph.",
     "repartition": "Write the same variables in other data files or other slices.",
+    "average": "Write the mean of several checkpoints of one model.",
+    "merge": "Write the variables of several checkpoints as one.",
     "explain": "Explain an error id or an exit code.",
     "doctor": "Show versions, what is installed, and what works here.",
     "completion": "Print the completion script of a shell.",

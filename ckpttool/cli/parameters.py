@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-__all__ = ["DURATION", "SIZE", "WHEN"]
+__all__ = ["DURATION", "SIZE", "WEIGHTS", "WHEN"]
 
 
 class _Duration(click.ParamType[Any]):
@@ -51,6 +51,25 @@ class _Size(click.ParamType[Any]):
             self.fail(f"{value!r} is not a size such as 800MB or 2TB", param, ctx)
 
 
+class _Weights(click.ParamType[Any]):
+    """``0.7,0.3`` → numbers."""
+
+    name = "weights"
+
+    def convert(
+        self,
+        value: object,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> tuple[float, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            return tuple(float(part) for part in str(value).split(","))
+        except ValueError:
+            self.fail(f"{value!r} is no list of numbers such as 0.7,0.3", param, ctx)
+
+
 class _When(click.ParamType[Any]):
     """A date, a date and time, or seconds since the epoch → seconds since the epoch."""
 
@@ -85,3 +104,4 @@ class _When(click.ParamType[Any]):
 DURATION = _Duration()
 SIZE = _Size()
 WHEN = _When()
+WEIGHTS = _Weights()

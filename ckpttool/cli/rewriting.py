@@ -16,7 +16,7 @@ from ckpttool.limits import default_limits
 from ckpttool.ops.rewrite.run import Options, RewriteResult
 from ckpttool.storage import stat_path
 
-__all__ = ["Rewriting", "rewriting"]
+__all__ = ["Rewriting", "destination_option", "rewriting"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -56,6 +56,13 @@ class Rewriting:
         for note in view.notes:
             out.note(note)
         return out.show(view)
+
+
+def destination_option(function: _F) -> _F:
+    """``-o DST`` for commands with several sources, as ``destination``."""
+    return click.option(
+        "-o", "--output", "destination", metavar="DST", required=True, help="What to write."
+    )(function)
 
 
 def rewriting(function: _F) -> _F:

@@ -31,7 +31,7 @@ class PartSums:
 
     def add(self, part: Stored, tensor: Tensor, value: int) -> None:
         """Note the checksum (not masked) of a part that was written."""
-        entry = part._replace(offset=part.offset - part.skipped, nbytes=part.entry_bytes, skipped=0)
+        entry = part.whole()
         key = (id(part.files), entry.shard, entry.offset)
         self._entries[key] = (entry, tensor)
         self._parts[key].append((part.skipped, part.nbytes, value))

@@ -21,7 +21,7 @@ from ckpttool.ops.rewrite.tensors import Bundle, Owner, Tensor
 from ckpttool.policy.partition import BYTES_PER_STRING, Part, Partitioner
 from ckpttool.sources.assemble import Box
 
-__all__ = ["RESTORABLE", "Cut", "Form", "cut", "join_literal"]
+__all__ = ["RESTORABLE", "Cut", "Form", "Layout", "cut", "join_literal"]
 
 #: What the parts become: slices of one logical variable, or variables of their own.
 Form = Literal["slices", "parts"]
@@ -65,7 +65,7 @@ def cut(
         UnsupportedError: id ``dtype-unsupported``: strings cannot be cut.
     """
     changes = []
-    layout = _Layout(bundle)
+    layout = Layout(bundle)
     for variable in layout.variables():
         rule = next((one for one in cuts if one.matches(variable.name)), None)
         if rule is None:
@@ -100,7 +100,7 @@ def join_literal(bundle: Bundle, matches: Callable[[str], bool]) -> list[Change]
         match = _LITERAL.fullmatch(tensor.key.decode("utf-8", "surrogateescape"))
         if match and tensor.variable == tensor.key and matches(match[1] + match[3]):
             groups[match[1] + match[3]][int(match[2])] = tensor
-    layout = _Layout(bundle)
+    layout = Layout(bundle)
     changes = []
     for name, parts in groups.items():
         variable = _from_literal(name, parts)
@@ -111,7 +111,7 @@ def join_literal(bundle: Bundle, matches: Callable[[str], bool]) -> list[Change]
     return changes
 
 
-class _Layout:
+class Layout:
     """The variables of a bundle, and what takes their place."""
 
     def __init__(self, bundle: Bundle) -> None:

@@ -1,0 +1,199 @@
+"""``average``: the mean of several checkpoints' floats; everything else is the last one's.
+
+Sums are made in float64 (complex128), a piece of every source at a time, so that memory
+does not grow with the variables. Steps, counters, strings and the object graph are those
+of the last source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from math import fsum, isfinite
+from typing import TYPE_CHECKING
+
+from ckpttool.errors import RefusedError, UsageError
+from ckpttool.formats.dtypes import BY_NUMBER, dtype_name, numpy_dtype
+from ckpttool.formats.elements import swap_words
+from ckpttool.ops.rewrite.destination import destination
+from ckpttool.ops.rewrite.layout import StoredPart, Variable, content_of
+from ckpttool.ops.rewrite.run import Change, Options, RewriteResult, carry_out, finish_pending
+from ckpttool.ops.rewrite.slicing import Layout
+from ckpttool.ops.rewrite.stream import stream
+from ckpttool.ops.rewrite.tensors import Bundle, Computed, Content, Tensor, read_bundle
+from ckpttool.sources.address import resolve
+from ckpttool.sources.v2 import BundleSource, open_resolved
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["average"]
+
+#: Elements of every source that are summed at once: they stay in the processor's cache.
+_ELEMENTS = 2**16
+#: Differences that one error names; the rest are counted.
+_NAMED = 10
+
+
+def average(
+    addresses: Sequence[str], to: str, weights: Sequence[float] | None, options: Options
+) -> RewriteResult:
+    """Write the weighted mean of checkpoints that hold the same variables.
+
+    Args:
+        addresses: the sources; two or more.
+        to: the destination.
+        weights: one a source, divided by their sum; None: equal.
+        options: how.
+
+    Raises:
+        UsageError: weights that make no sense.
+        RefusedError: id ``sources-differ``: names, dtypes or shapes; all are listed.
+        CkpttoolError: as reading the sources and ``carry_out``.
+    """
+    shares = _shares(addresses, weights)
+    pending = [] if options.dry_run else finish_pending(to)
+    with ExitStack() as opened:
+        found = [resolve(address, options.limits) for address in addresses]
+        sources = [opened.enter_context(open_resolved(one, options.limits)) for one in found]
+        where = destination(to, found[-1].prefix)
+        bundles = [read_bundle(source) for source in sources]
+        tables = [_variables(bundle) for bundle in bundles]
+        _require_alike(sources, tables)
+        changes = _average(sources[-1], bundles, tables, shares)
+        location = " ".join(source.location for source in sources)
+        notes = [*pending, *(note for one in found for note in one.notes)]
+        return carry_out(location, bundles[-1], where, changes, options, notes=notes)
+
+
+def _shares(addresses: Sequence[str], weights: Sequence[float] | None) -> list[float]:
+    if len(addresses) < 2:
+        raise UsageError(
+            "there is nothing to average",
+            why=f"{len(addresses)} source was given",
+            hint="give two sources or more",
+        )
+    given = [1.0] * len(addresses) if weights is None else list(weights)
+    total = fsum(given)
+    if len(given) != len(addresses) or not all(map(isfinite, given)) or not total > 0:
+        raise UsageError(
+            f"the weights {', '.join(map(str, given))} cannot be used",
+            why=f"there are {len(addresses)} sources; the weights have to be as many, and "
+            "their sum more than 0",
+            hint="for example --weights 0.7,0.3",
+        )
+    return [weight / total for weight in given]
+
+
+def _variables(bundle: Bundle) -> dict[bytes, Variable]:
+    return {variable.key: variable for variable in Layout(bundle).variables()}
+
+
+def _require_alike(
+    sources: Sequence[BundleSource], tables: Sequence[Mapping[bytes, Variable]]
+) -> None:
+    last, name = tables[-1], sources[-1].location
+    wrong = []
+    for source, table in zip(sources[:-1], tables[:-1], strict=True):
+        for key in sorted(last.keys() | table.keys()):
+            one, other = table.get(key), last.get(key)
+            text = key.decode("utf-8", "backslashreplace")
+            if one is None or other is None:
+                wrong.append(f"{text} is not in {source.location if one is None else name}")
+            elif (one.dtype, one.shape) != (other.dtype, other.shape) and (
+                _is_float(one.dtype) or _is_float(other.dtype)
+            ):
+                wrong.append(
+                    f"{text} is {dtype_name(one.dtype)} {list(one.shape)} in {source.location} "
+                    f"and {dtype_name(other.dtype)} {list(other.shape)} in {name}"
+                )
+    if wrong:
+        more = f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+        raise RefusedError(
+            "the sources do not hold the same variables",
+            why="; ".join(wrong[:_NAMED]) + more,
+            hint="ckpttool edit --keep or --drop brings them to the same variables",
+            id="sources-differ",
+        )
+
+
+def _average(
+    last: BundleSource,
+    bundles: Sequence[Bundle],
+    tables: Sequence[Mapping[bytes, Variable]],
+    shares: Sequence[float],
+) -> list[Change]:
+    """Replace the floats of the last bundle; what each change was."""
+    steps = {found.key for found in last.variables() if found.kind == "step"}
+    changes: list[Change] = []
+    replaced: dict[bytes, Content] = {}
+    big_endian = [bundle.big_endian for bundle in bundles]
+    for key, variable in tables[-1].items():
+        if not _is_float(variable.dtype) or variable.name in steps:
+            continue
+        for table in tables:
+            table[key].check()
+        for part in variable.parts:
+            contents = [(content_of(table[key], part.box), table[key]) for table in tables]
+            mean = _Mean(contents, part, shares, big_endian)
+            replaced[part.tensor.key] = Computed(mean.chunks, part.tensor.content.nbytes)
+        changes.append(Change(variable.name, "averaged", f"the mean of {len(tables)} sources"))
+    result = bundles[-1]
+    result.tensors = [
+        tensor._replace(content=replaced[tensor.key]) if tensor.key in replaced else tensor
+        for tensor in result.tensors
+    ]
+    return changes
+
+
+class _Mean:
+    """The mean of one entry, made while it is written."""
+
+    def __init__(
+        self,
+        contents: Sequence[tuple[Content, Variable]],
+        part: StoredPart,
+        shares: Sequence[float],
+        big_endian: Sequence[bool],
+    ) -> None:
+        self._contents = contents
+        self._tensor: Tensor = part.tensor
+        self._shares = shares
+        self._big_endian = big_endian
+
+    def chunks(self) -> Iterator[bytes]:
+        import numpy as np
+
+        known = BY_NUMBER[self._tensor.dtype]
+        dtype = numpy_dtype(known.name)
+        wide = np.dtype(np.complex128 if known.name.startswith("complex") else np.float64)
+        pieces = [
+            stream(content, variable.parts[0].tensor, _ELEMENTS * known.size)
+            for content, variable in self._contents
+        ]
+        for group in zip(*pieces, strict=True):
+            total = self._sum(group, dtype, wide, known.word)
+            data = total.astype(dtype).tobytes()
+            yield swap_words(data, known.word) if self._big_endian[-1] else data
+
+    def _sum(
+        self, group: Sequence[bytes], dtype: np.dtype, wide: np.dtype, word: int
+    ) -> np.ndarray:
+        import numpy as np
+
+        total: np.ndarray | None = None
+        for data, share, big in zip(group, self._shares, self._big_endian, strict=True):
+            ordered = swap_words(data, word) if big else data
+            term = np.frombuffer(ordered, dtype).astype(wide)
+            term *= share
+            if total is None:
+                total = term
+            else:
+                total += term
+        assert total is not None, "there is a source"
+        return total
+
+
+def _is_float(number: int) -> bool:
+    """Types that have a mean: floats of every width, and complex numbers."""
+    return dtype_name(number).startswith(("float", "bfloat", "complex"))
