@@ -36,6 +36,8 @@ def preview(loaded: Loaded, number: int) -> Nested:
         CkpttoolError: as ``Loaded.chunks``.
     """
     selection = loaded.items[number].selection
+    if not selection.size:
+        return []
     kept = _kept(selection.result_shape)
     axes = iter(kept)
     ranges = [[(0, 1)] if axis.dropped else next(axes) for axis in selection.axes]

@@ -136,7 +136,8 @@ class Source(Protocol):
         """The reads that getting these elements takes, without doing them.
 
         Raises:
-            UnsupportedError, CorruptError, IncompleteError: what can be told beforehand.
+            UnsupportedError, CorruptError, IncompleteError: what can be told beforehand; a
+                file that is missing or ends before what is planned.
         """
         ...
 

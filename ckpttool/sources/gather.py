@@ -122,31 +122,46 @@ def windows(
     for levels in (spans, belows, dense):
         levels.reverse()
 
-    def walk(level: int, first: int, target: int) -> Iterator[Window]:
-        span, below = spans[level], belows[level]
-        if dense[level] and span <= limit:
-            yield Window(first - below, span, below, target, steps[level:])
-            return
-        move, inner = steps[level], steps[level + 1 :]
-        span, below = spans[level + 1], belows[level + 1]
-        stride = abs(move.source)
-        if not dense[level + 1] or span > limit:
-            for i in range(move.length):
-                yield from walk(level + 1, first + i * move.source, target + i * move.target)
-        elif not dense[level] or span + stride > limit:
-            for i in range(move.length):
-                start = first + i * move.source - below
-                yield Window(start, span, below, target + i * move.target, inner)
-        else:
-            group = 1 + (limit - span) // stride
-            for i in range(0, move.length, group):
-                part = move._replace(length=min(group, move.length - i))
-                reach = (part.length - 1) * stride
-                under = below + (reach if move.source < 0 else 0)
-                start = first + i * move.source - under
-                yield Window(start, span + reach, under, target + i * move.target, (part, *inner))
+    plan = _Levels(steps, spans, belows, dense, limit)
+    yield from _walk(plan, 0, selection.first, target)
 
-    yield from walk(0, selection.first, target)
+
+class _Levels(NamedTuple):
+    """Facts about each level of nested moves, for `windows`."""
+
+    steps: tuple[Move, ...]
+    spans: list[int]
+    belows: list[int]
+    dense: list[bool]
+    limit: int
+
+
+def _walk(plan: _Levels, level: int, first: int, target: int) -> Iterator[Window]:
+    # Not a function inside `windows`: one that calls itself is a cycle, and the command
+    # line runs without the collector.
+    steps, spans, belows, dense, limit = plan
+    span, below = spans[level], belows[level]
+    if dense[level] and span <= limit:
+        yield Window(first - below, span, below, target, steps[level:])
+        return
+    move, inner = steps[level], steps[level + 1 :]
+    span, below = spans[level + 1], belows[level + 1]
+    stride = abs(move.source)
+    if not dense[level + 1] or span > limit:
+        for i in range(move.length):
+            yield from _walk(plan, level + 1, first + i * move.source, target + i * move.target)
+    elif not dense[level] or span + stride > limit:
+        for i in range(move.length):
+            start = first + i * move.source - below
+            yield Window(start, span, below, target + i * move.target, inner)
+    else:
+        group = 1 + (limit - span) // stride
+        for i in range(0, move.length, group):
+            part = move._replace(length=min(group, move.length - i))
+            reach = (part.length - 1) * stride
+            under = below + (reach if move.source < 0 else 0)
+            start = first + i * move.source - under
+            yield Window(start, span + reach, under, target + i * move.target, (part, *inner))
 
 
 def fill(

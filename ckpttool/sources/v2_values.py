@@ -121,14 +121,19 @@ class BundleValues:
         if variable.dtype == "string":
             for part in parts:
                 if locate(selection, part.box, 0):
-                    yield Read(self._files.path(part.shard), part.offset, part.size)
+                    yield self._planned(variable, part, 0, part.size)
             return
         dtype = _fixed(variable)
         for part in parts:
             _require_size(variable, part, dtype)
         for number, offset, size in reads(selection, dtype.size, [part.box for part in parts]):
-            part = parts[number]
-            yield Read(self._files.path(part.shard), part.offset + offset, size)
+            yield self._planned(variable, parts[number], offset, size)
+
+    def _planned(self, variable: Variable, part: _Part, offset: int, size: int) -> Read:
+        # Held against the file, or an index that claims 2^60 bytes would plan for ever.
+        file = self._files.open(part.shard, variable.name)
+        self._files.require(file, part.shard, part.offset + offset, size, variable.name)
+        return Read(file.path, part.offset + offset, size)
 
     def extent(self, variable: Variable) -> Extent | None:
         """As `sources.base.Source.extent`."""

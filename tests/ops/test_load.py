@@ -18,6 +18,7 @@ import pytest
 from ckpttool.errors import (
     ChangedError,
     CkpttoolError,
+    IncompleteError,
     NotFoundError,
     RefusedError,
     UnsafeError,
@@ -462,6 +463,15 @@ def test_plans_of_scattered_elements_stay_short(tmp_path: Path) -> None:
     assert (plan.reads, plan.nbytes, len(plan.ranges)) == (rows, rows, RANGES_KEPT)
 
 
+def test_a_plan_ends_where_the_file_does(tmp_path: Path) -> None:
+    entry: EntryFields = {"dtype": 4, "shape": (2**60,), "size": 2**60}
+    prefix = write_bundle(tmp_path, "s", {b"w": entry}, [b"abcd"])
+    with load(str(prefix), ["w", "w[1:3]"]) as loaded:
+        with pytest.raises(IncompleteError) as caught:
+            loaded.plans()
+        assert caught.value.id == "shard-short"
+
+
 # Previews and summaries ---------------------------------------------------------------
 
 
@@ -480,6 +490,17 @@ def test_a_preview_keeps_the_corners(checkpoint: str) -> None:
     assert np.array(row[-1]).astype("<f4") == array[0, -1, -1]
     assert np.array(emb, "<f4").tolist() == NUMBERS["emb"][1].tolist(), "small ones are whole"
     assert step == 1000
+
+
+def test_what_has_no_elements_is_empty_whatever_its_shape(tmp_path: Path, run_cli: RunCli) -> None:
+    entry: EntryFields = {"shape": (2**60, 0), "size": 0}
+    prefix = str(write_bundle(tmp_path, "s", {b"w": entry}, [b""]))
+    with load(prefix, ["w"]) as loaded:
+        assert preview(loaded, 0) == []
+    for more, expected in (([], ""), (["-o", "-", "--format", "csv"], "")):
+        assert run_cli(["load", prefix, "w", *more]).stdout == expected
+    document = json.loads(run_cli(["load", prefix, "w", "--json"]).stdout)
+    assert document["data"]["variables"][0]["values"] == []
 
 
 def test_a_preview_of_many_dimensions_stays_small(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -95,3 +97,16 @@ def test_no_piece_and_no_read_is_larger_than_a_window(monkeypatch: pytest.Monkey
     assert [band.size for band in gather.bands(selection, 1024)] == [1000] * 20
     assert stored.take((slice(None, None, -1),)) == stored.array[::-1].tobytes()
     assert max(stored.reads) <= 4096
+
+
+def test_reading_leaves_no_cycles_behind() -> None:
+    """The command line runs without the garbage collector."""
+    stored = Stored((3000, 16), "f4")
+    gc.collect()
+    gc.disable()
+    try:
+        for column in range(8):
+            stored.take((slice(None), column))
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
