@@ -68,7 +68,7 @@ def test_every_explanation_is_complete(entry: Explanation) -> None:
 
 
 def test_all_ids_are_listed(run_cli) -> None:
-    ids = [path.stem for path in sorted((ROOT / "ckpttool" / "explanations").glob("*.md"))]
+    ids = sorted(path.stem for path in (ROOT / "ckpttool" / "explanations").glob("*.md"))
     assert run_cli(["explain", "-q"]).stdout.splitlines() == ids
     lines = run_cli(["explain"]).stdout.splitlines()
     assert [line.split("\t")[0] for line in lines] == ids
