@@ -26,7 +26,7 @@ from ckpttool.formats.sstable import Contents
 from ckpttool.formats.wire import encode_varint
 from ckpttool.model import numel
 
-__all__ = ["Texts", "scan"]
+__all__ = ["Lines", "Texts", "scan"]
 
 #: Openings, heads and patterns that are remembered before all are forgotten.
 _KNOWN = 16384
@@ -54,10 +54,22 @@ class Texts(NamedTuple):
     apart: Sequence[bytes] = ()
 
 
-def scan(index: BundleIndex, texts: Texts) -> Iterator[bytes | list[Entry]]:
-    """The index in key order: ready text of many entries, or entries that need a closer look.
+class Lines(NamedTuple):
+    """Many entries at once: their keys, printable ASCII, and the text behind each, UTF-8."""
 
-    The text is UTF-8, and its keys are printable ASCII.
+    keys: list[bytes]
+    texts: list[bytes]
+
+    def joined(self) -> bytes:
+        """Keys and texts in turn."""
+        lines = [b""] * (2 * len(self.keys))
+        lines[::2] = self.keys
+        lines[1::2] = self.texts
+        return b"".join(lines)
+
+
+def scan(index: BundleIndex, texts: Texts) -> Iterator[Lines | list[Entry]]:
+    """The index in key order: lines of text, or entries that need a closer look.
 
     Damage is raised; an index made with ``damaged`` is to be read by its ``blocks``.
 
@@ -71,7 +83,7 @@ def scan(index: BundleIndex, texts: Texts) -> Iterator[bytes | list[Entry]]:
     for number in range(table.block_count):
         block = table.contents(number)
         try:
-            text, last, found = scanner.text(block, last)
+            lines, last, found = scanner.lines(block, last)
         except (_UnusualError, IndexError):
             for items in table.items(block, last):
                 count += len(items)
@@ -81,7 +93,7 @@ def scan(index: BundleIndex, texts: Texts) -> Iterator[bytes | list[Entry]]:
         else:
             count += found
             table.check_count(count)
-            yield text
+            yield lines
 
 
 class _UnusualError(Exception):
@@ -133,8 +145,8 @@ class _Scanner:
         self._endings: dict[bytes, bytes] = {}
         self._patterns: dict[tuple[int, int, bytes], tuple[bytes, bytes]] = {}
 
-    def text(self, block: Contents, last: bytes | None) -> tuple[bytes, bytes, int]:
-        """The text of a block, its last key and its number of entries.
+    def lines(self, block: Contents, last: bytes | None) -> tuple[Lines, bytes, int]:
+        """The lines of a block, its last key and its number of entries.
 
         Raises:
             _UnusualError, IndexError: it has something that is not handled here.
@@ -188,10 +200,7 @@ class _Scanner:
             raise _UnusualError
         if self._has_one_apart(keys):
             raise _UnusualError
-        lines = [b""] * (2 * len(keys))
-        lines[::2] = keys
-        lines[1::2] = texts
-        return b"".join(lines), key, count + len(keys)
+        return Lines(keys, texts), key, count + len(keys)
 
     def learn(self, before: _Context, opening: bytes) -> _Like:
         """What an entry is that begins so, after such a key.

@@ -10,28 +10,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 from ckpttool.errors import CkpttoolError
 from ckpttool.formats.dtypes import BY_NAME, dtype_name
 from ckpttool.limits import Limits
 from ckpttool.model import KINDS, Kind, Variable
 from ckpttool.ops.wanted import Wanted, wanted
-from ckpttool.sources.naming import NameStyle
+from ckpttool.sources.naming import Label, NameStyle
 from ckpttool.sources.registry import open_source
 from ckpttool.sources.v2 import BundleSource
 
 if TYPE_CHECKING:
     from ckpttool.formats.bundle import Entry
+    from ckpttool.formats.bundle_scan import Lines
     from ckpttool.sources.base import Source
 
-__all__ = ["SORTS", "Listing", "NameStyle", "SortKey", "list_variables"]
+__all__ = ["SORTS", "Listing", "Look", "NameStyle", "SortKey", "list_variables"]
 
 SortKey = Literal["name", "bytes", "params", "shape", "dtype", "kind", "shard"]
 SORTS: tuple[SortKey, ...] = ("name", "bytes", "params", "shape", "dtype", "kind", "shard")
 
 #: Missing data files that a warning names.
 _NAMED = 3
+
+
+class Look(NamedTuple):
+    """How a line looks: its name, made safe, then two texts.
+
+    Attributes:
+        safe: a name made fit for one line of output; asked for odd ones only.
+        middle: what follows the name; may depend on dtype, shape, size and shard only (the
+            variable it is given has nothing else).
+        end: what follows that, by the kind, with the line break.
+    """
+
+    safe: Callable[[str], str]
+    middle: Callable[[Variable], str]
+    end: Callable[[Kind], str]
 
 
 class Listing:
@@ -52,7 +68,7 @@ class Listing:
         self._want = want
         self._sort = sort
         self._names = names
-        self._seen = 0
+        self._seen = self._matched = 0
         self._shards: set[int] = set()
         self.source = source.address
         self.location = source.location
@@ -67,64 +83,78 @@ class Listing:
         Raises:
             CorruptError, LimitError: possibly after some were given.
         """
-        found = self._noted(self._source.variables())
-        if self._names != "full":
-            found = map(self._renamed, found)
-        if not self._want.everything:
-            want = self._want
-            found = (variable for variable in found if want(variable.name, variable.kind))
-        if self._sort is not None:
-            found = iter(sorted(found, key=_ORDERS[self._sort]))
-        return self._counted(found)
+        for variable in self._chosen():
+            self.count += 1
+            self.nbytes += variable.nbytes
+            if variable.dtype in _NUMBERS:
+                self.parameters += variable.parameters
+            yield variable
 
-    def lines(
-        self, middle: Callable[[Variable], str], end: Callable[[Kind], str]
-    ) -> Iterator[bytes | Iterator[Variable]]:
+    def lines(self, look: Look) -> Iterator[bytes | str | Iterator[Variable]]:
         """The same as lines of text, as far as that is quicker; else as variables.
 
-        Args:
-            middle: what follows a name in its line; may depend on dtype, shape, size and
-                shard only (the variable it is given has no other attributes).
-            end: what follows that, with the line break.
+        Counts no parameters and bytes.
         """
         source = self._source
-        if (
-            self._sort is not None
-            or not self._want.everything
-            or not isinstance(source, BundleSource)
-            or source.style == "object"
-        ):
-            yield self.variables()
-            return
+        if isinstance(source, BundleSource) and self._want.everything and self._sort is None:
+            yield from self._lines(source, look)
+        else:
+            yield self._chosen()
 
+    def _lines(
+        self, source: BundleSource, look: Look
+    ) -> Iterator[bytes | str | Iterator[Variable]]:
         from ckpttool.formats.bundle_scan import Texts, scan
         from ckpttool.sources.kinds import SCOPE_OPENINGS, kind_of_ending
 
         def of_entry(entry: Entry) -> str:
             self._shards.add(entry.shard)
             dtype = dtype_name(entry.dtype)
-            return middle(
+            return look.middle(
                 Variable("", "", dtype, entry.shape, entry.size, entry.shard, None, "other")
             )
 
-        texts = Texts(
-            of_entry,
-            lambda ending: end(kind_of_ending(ending)),
-            tuple(opening.encode() for opening in SCOPE_OPENINGS),
-        )
+        label = self._label(source)
+        if label is None:  # the key is the name, and tells the kind
+            openings = tuple(opening.encode() for opening in SCOPE_OPENINGS)
+            texts = Texts(of_entry, lambda ending: look.end(kind_of_ending(ending)), openings)
+        else:
+            texts = Texts(of_entry, lambda _: "")
         for piece in scan(source.index, texts):
-            if isinstance(piece, bytes):
-                self._seen += piece.count(b"\n")
-                yield piece
-            else:
-                yield self._noted(source.of_entries(piece))
+            if isinstance(piece, list):
+                yield map(self._renamed, self._noted(source.of_entries(piece)))
+                continue
+            self._seen += len(piece.keys)
+            yield piece.joined() if label is None else _labelled(piece, label, look)
+
+    def _label(self, source: BundleSource) -> Callable[[str], Label] | None:
+        """What gives a key of an object-based checkpoint its name and kind."""
+        if source.style == "name":
+            return None
+        label, graph = source.labeller(), source.names
+        if self._names == "key":
+            return lambda key: (key, label(key)[1])
+        if self._names == "path" and graph is not None:
+            return lambda key: (graph.path(key), label(key)[1])
+        return label
+
+    def _chosen(self) -> Iterator[Variable]:
+        """The wanted variables, in the order asked for."""
+        found = self._noted(self._source.variables())
+        if self._names != "full":
+            found = map(self._renamed, found)
+        if not self._want.everything:
+            found = self._matching(found)
+        if self._sort is not None:
+            found = iter(sorted(found, key=_ORDERS[self._sort]))
+        return found
 
     def warnings(self) -> list[str]:
         """What is odd about what was listed; complete when all of it was."""
         found = []
         if not self._seen:
             found.append(f"{self.location} has no variables")
-        elif not self._want.everything and not self.count:
+        elif not self._want.everything and not self._matched:
             found.append(f"none of the {self._seen} variables of {self.location} is wanted")
         return found + self._missing()
 
@@ -155,16 +185,17 @@ class Listing:
                 shards.update(part.shard for part in variable.slices if part.shard is not None)
             yield variable
 
-    def _counted(self, found: Iterable[Variable]) -> Iterator[Variable]:
+    def _matching(self, found: Iterable[Variable]) -> Iterator[Variable]:
+        want = self._want
         for variable in found:
-            self.count += 1
-            self.nbytes += variable.nbytes
-            if variable.dtype in _NUMBERS:
-                self.parameters += variable.parameters
-            yield variable
+            if want(variable.name, variable.kind):
+                self._matched += 1
+                yield variable
 
     def _renamed(self, variable: Variable) -> Variable:
         """The variable under the name that was asked for."""
+        if self._names == "full":
+            return variable
         if self._names == "key":
             return variable._replace(name=variable.key)
         graph = self._source.names if isinstance(self._source, BundleSource) else None
@@ -180,6 +211,17 @@ class Listing:
         traceback: TracebackType | None,
     ) -> None:
         self._source.close()
+
+
+def _labelled(found: Lines, label: Callable[[str], Label], look: Look) -> str:
+    """Lines whose names and kinds do not stand in the keys."""
+    ends = {kind: look.end(kind) for kind in KINDS}
+    lines = []
+    for key, text in zip(found.keys, found.texts, strict=True):
+        name, kind = label(key.decode())
+        shown = name if name.isprintable() else look.safe(name)
+        lines.append(f"{shown}{text.decode()}{ends[kind]}")
+    return "".join(lines)
 
 
 def list_variables(

@@ -8,6 +8,7 @@ together into one. The values are read by ``v2_values.py``, names and kinds come
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
@@ -149,8 +150,9 @@ class BundleSource:
     # Variables ------------------------------------------------------------------------
 
     def variables(self, *, named: bool = True) -> Iterator[Variable]:
-        label = self._labeller() if named else _unlabelled
+        label = self.labeller() if named else _unlabelled
         parts = self._slice_entries()
+        made = _variable
         expected: dict[int, int] = {}
         count = 0
         for block in self.index.blocks():
@@ -168,12 +170,12 @@ class BundleSource:
                 text = key.decode("utf-8", "surrogateescape")
                 name, kind = label(text)
                 dtype = _DTYPES.get(number) or dtype_name(number)
-                yield Variable(name, text, dtype, shape, size, shard, offset, kind, None, crc32c)
+                yield made((name, text, dtype, shape, size, shard, offset, kind, None, crc32c))
         self._walked = expected, count
 
     def of_entries(self, entries: Iterable[Entry]) -> Iterator[Variable]:
         """The variables that entries of this index stand for; a slice's own stand for none."""
-        label = self._labeller()
+        label = self.labeller()
         parts = self._slice_entries()
         for entry in entries:
             if entry.slices:
@@ -192,8 +194,8 @@ class BundleSource:
             # One walk of the index costs as much as looking up some hundred keys.
             many = len(entry.slices) > _MANY_SLICES
             part = self._slice_entries().get if many else self.index.get
-            return self._partitioned(entry, self._labeller(), part)
-        return self._whole(entry, self._labeller())
+            return self._partitioned(entry, self.labeller(), part)
+        return self._whole(entry, self.labeller())
 
     def find(self, name: str) -> Variable:
         return self.lookup(name) or self._not_found(name)
@@ -278,8 +280,8 @@ class BundleSource:
 
     # Names ----------------------------------------------------------------------------
 
-    def _labeller(self) -> Labeller:
-        """What gives a key its name and kind."""
+    def labeller(self) -> Labeller:
+        """What gives a key its name and kind; parses the object graph, as ``names``."""
         if self._graph_entry is None:
             return label_of_name
         _ = self.names  # sets the labeller
@@ -367,6 +369,10 @@ class BundleSource:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+#: ``Variable(*fields)``, three times as fast.
+_variable: Callable[[tuple[object, ...]], Variable] = partial(tuple.__new__, Variable)
 
 
 def _unlabelled(key: str) -> Label:

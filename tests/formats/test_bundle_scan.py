@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ckpttool.errors import CkpttoolError
 from ckpttool.formats.bundle import BundleIndex, Entry
-from ckpttool.formats.bundle_scan import Texts, scan
+from ckpttool.formats.bundle_scan import Lines, Texts, scan
 from ckpttool.formats.dtypes import BY_NUMBER
 from ckpttool.limits import Limits
 from ckpttool.model import numel
@@ -54,8 +54,8 @@ def both_ways(data: bytes) -> tuple[str, int]:
     fast, fast_error, general = [], "", 0
     try:
         for piece in scan(BundleIndex(MemoryFile(data), Limits()), TEXTS):
-            if isinstance(piece, bytes):
-                fast.append(piece.decode())
+            if isinstance(piece, Lines):
+                fast.append(piece.joined().decode())
             else:
                 general += len(piece)
                 fast += map(line, piece)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ckpttool.cli.views.list import ListView
 from ckpttool.errors import CkpttoolError, CorruptError, UsageError
 from ckpttool.model import Kind
-from ckpttool.ops.list import SORTS, Listing, SortKey, list_variables
+from ckpttool.ops.list import SORTS, Listing, Look, SortKey, list_variables
 from ckpttool.ops.wanted import Wanted, wanted
 from ckpttool.sources.kinds import SCOPE_OPENINGS, kind_of_ending, kind_of_name
 from tests.support.command import RunCli
@@ -142,15 +142,18 @@ def test_names_from_files_are_escaped(tmp_path: Path, run_cli: RunCli) -> None:
 # The quick way and the other -----------------------------------------------------------
 
 
-def slowly(address: str | Path) -> str:
+def slowly(address: str | Path, **options: Any) -> str:
     """The plain listing by the general way: an expression that all names match."""
-    return plain(address, regex="")
+    return plain(address, regex="", **options)
 
 
-@pytest.mark.parametrize("name", ["mlp-v1", "two-shards", "partitioned", "dtypes/all"])
-def test_fixtures_both_ways(fixtures_dir: Path, name: str) -> None:
-    listed = plain(fixtures_dir / name)
-    assert listed == slowly(fixtures_dir / name)
+@pytest.mark.parametrize("style", ["full", "key", "path"])
+@pytest.mark.parametrize(
+    "name", ["mlp-v1", "two-shards", "partitioned", "dtypes/all", "keras3", "module/encoder"]
+)
+def test_fixtures_both_ways(fixtures_dir: Path, name: str, style: str) -> None:
+    listed = plain(fixtures_dir / name, names=style)
+    assert listed == slowly(fixtures_dir / name, names=style)
     assert listed.count("\n") > 2
 
 
@@ -404,7 +407,7 @@ def test_listing_is_streamed(tmp_path: Path) -> None:
     }
     prefix = write_bundle(tmp_path, "m", entries, [bytes(4)], block_size=20_000)
     with list_variables(str(prefix)) as listing:
-        pieces = listing.lines(lambda _: "\t", lambda kind: f"{kind}\n")
+        pieces = listing.lines(Look(str, lambda _: "\t", lambda kind: f"{kind}\n"))
         first = next(pieces)
         assert isinstance(first, bytes)
         assert first.startswith(b"v00000\tmodel\n")

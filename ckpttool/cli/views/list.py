@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Column, Screen, bytes_text, tab_lines
 from ckpttool.cli.view import View
 from ckpttool.model import Kind, Variable, VariableSlice
-from ckpttool.ops.list import Listing
+from ckpttool.ops.list import Listing, Look
 
 __all__ = ["ListView"]
 
@@ -37,15 +38,15 @@ class ListView(View):
         return self._listing.warnings()
 
     def plain(self) -> Iterator[str | bytes]:
-        for piece in self._listing.lines(_middle, _end):
-            if isinstance(piece, bytes):
+        for piece in self._listing.lines(Look(escape, _middle, _end)):
+            if isinstance(piece, str | bytes):
                 yield piece
             else:
                 yield from tab_lines(map(_cells, piece))
 
     def names(self) -> Iterator[str | bytes]:
-        for piece in self._listing.lines(lambda _: "", lambda _: "\n"):
-            if isinstance(piece, bytes):
+        for piece in self._listing.lines(Look(escape, lambda _: "", lambda _: "\n")):
+            if isinstance(piece, str | bytes):
                 yield piece
             else:
                 yield from tab_lines((variable.name,) for variable in piece)
