@@ -577,6 +577,16 @@ def test_on_a_terminal_they_are_abbreviated_and_it_says_so(checkpoint: str) -> N
     assert max(map(len, shown.lines)) <= 80
 
 
+def test_a_long_string_is_cut_on_a_terminal_and_it_says_so(fixtures_dir: Path) -> None:
+    args = ["load", str(fixtures_dir / "keras3"), "_CHECKPOINTABLE_OBJECT_GRAPH"]
+    shown = run_in_terminal(args, env={"NO_COLOR": "1"})
+    assert "… (3491 bytes)" in shown.output
+    assert shown.lines[-1] == "--full prints the strings whole, -o FILE saves them"
+    full = run_in_terminal([*args, "--full"], env={"NO_COLOR": "1"})
+    assert "…" not in full.output
+    assert len(full.output) > 3491
+
+
 def test_json_fits_its_schema(
     run_cli: RunCli, checkpoint: str, fixtures_dir: Path, tmp_path: Path
 ) -> None:

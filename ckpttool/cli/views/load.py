@@ -59,23 +59,28 @@ class ValuesView(View):
             summary = summarise(self._loaded, number) if item.selection.size > 1 else None
             if summary:
                 yield screen.style(_summary_line(summary), "dim") + "\n"
-            if self._full:
-                yield from _full(self._texts(number), item.shape)
+            if self._full and item.selection.size:
+                yield from _full(self._texts(number, '"'), item.shape)
                 continue
             nested = preview(self._loaded, number)
             yield _abbreviated(nested, screen.width)
             if item.selection.size > WHOLE_UP_TO:
                 hint = f"{item.selection.size} values; --full prints all, -o FILE saves them"
                 yield screen.style(hint, "dim") + "\n"
+            elif any(
+                isinstance(cell, bytes) and len(cell) > _STRING_SHOWN for cell in _cells(nested)
+            ):
+                yield screen.style("--full prints the strings whole, -o FILE saves them", "dim")
+                yield "\n"
 
-    def _texts(self, number: int) -> Iterable[Sequence[str]]:
+    def _texts(self, number: int, quote: str = "") -> Iterable[Sequence[str]]:
         if self._loaded.items[number].dtype == "string":
-            return [[_string_text(value) for value in self._loaded.strings(number)]]
+            return [[_string_text(value, quote) for value in self._loaded.strings(number)]]
         return map(number_texts, self._loaded.batches(number))
 
 
-def _string_text(value: bytes) -> str:
-    return escape(value.decode("utf-8", "surrogateescape"))
+def _string_text(value: bytes, quote: str) -> str:
+    return quote + escape(value.decode("utf-8", "surrogateescape")) + quote
 
 
 def _summary_line(summary: Summary) -> str:
@@ -126,16 +131,16 @@ def _abbreviated(nested: Nested, width: int) -> str:
     """Nested values in brackets, columns aligned, rows folded to the width of the screen."""
     if not isinstance(nested, list):
         return _cell(nested) + "\n"
-    cells = [len(text) for text in _cells(nested)]
-    widest = max(cells, default=0)
+    widest = max((len(_cell(cell)) for cell in _cells(nested)), default=0)
     return "\n".join(_block(nested, 0, widest if widest <= _ALIGNED else 0, width)) + "\n"
 
 
-def _cells(nested: Nested) -> Iterator[str]:
+def _cells(nested: Nested) -> Iterator[Nested]:
+    """What is in the innermost lists."""
     if isinstance(nested, list):
         yield from chain.from_iterable(map(_cells, nested))
     else:
-        yield _cell(nested)
+        yield nested
 
 
 def _cell(value: Nested) -> str:
