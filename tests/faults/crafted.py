@@ -233,7 +233,7 @@ def length_of_eleven_bytes(folder: Path) -> None:
     index(folder, table([frame(body + struct.pack("<II", 0, 1))]))
 
 
-@case(21, 21, 21, "limit-key-bytes")
+@case(21, 21, 21, "limit-keys")
 def key_over_the_limit(folder: Path) -> None:
     index(folder, build_table(items((b"w" * (4 * 2**20 + 1), entry()))))
 

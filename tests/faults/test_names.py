@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
 
+from tests.faults.confined import Outcome, run_confined
 from tests.support.command import RunCli
 from tests.support.handmade import EntryFields, write_bundle
 
@@ -43,44 +45,91 @@ def good(folder: bytes, name: bytes, variable: bytes = b"v") -> bytes:
     return os.path.join(folder, name)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_as_a_prefix_and_as_a_directory(tmp_path: Path, run_cli: RunCli, name: bytes) -> None:
-    root = os.fsencode(tmp_path)
+Runs = dict[tuple[bytes, str], Outcome]
+
+
+def draws(text: str) -> bool:
+    """Whether a text has anything but what tables and lines are made of."""
+    return bool(DRAWS.search(text.replace("\t", " ").replace("\n", " ")))
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """Every command on checkpoints whose prefix and directory have these names."""
+    root = os.fsencode(tmp_path_factory.mktemp("places"))
     # What a pattern would match instead, or a careless split would find.
     for bait in (b"run_l", b"star", b"a", b"b", b"emb"):
-        os.makedirs(os.path.join(root, bait), exist_ok=True)
-    prefix = good(os.path.join(root, b"in" + name), name)
-    for address in (prefix, prefix + b".index", prefix + b".data-00000-of-00001"):
-        done = run_cli(["verify", address])
-        assert done.returncode == 0, done.stderr
-        assert not DRAWS.search((done.stdout + done.stderr).replace("\t", " ").replace("\n", " "))
-        assert done.stdout.count("\n") == 1
-    folder = os.path.join(root, b"in" + name)
-    assert run_cli(["verify", folder]).returncode == 0
-    assert run_cli(["load", folder, "v"]).returncode == 0
-    assert run_cli(["list", folder]).returncode == 0
-    # As a relative path, where a leading dash would be an option.
-    done = run_cli(["verify", "--json", "--", name], cwd=os.fsdecode(folder))
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
-    assert document["data"]["healthy"]
+        os.mkdir(os.path.join(root, bait))
+    lines: dict[tuple[bytes, str], list[str]] = {}
+    for name in NAMES:
+        folder = os.path.join(root, b"in" + name)
+        prefix = os.fsdecode(good(folder, name))
+        for what, argv in {
+            "prefix": ["verify", prefix],
+            "index": ["verify", f"{prefix}.index"],
+            "shard": ["verify", f"{prefix}.data-00000-of-00001"],
+            "json": ["verify", "--json", prefix],
+            "run": ["verify", os.fsdecode(folder)],
+            "list": ["list", os.fsdecode(folder)],
+            "load": ["load", os.fsdecode(folder), "v"],
+            "inspect": ["inspect", os.fsdecode(folder)],
+        }.items():
+            lines[name, what] = argv
+    return dict(zip(lines, run_confined(lines.values()), strict=True))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_as_the_name_of_a_damaged_variable(tmp_path: Path, run_cli: RunCli, name: bytes) -> None:
-    prefix = good(os.path.join(os.fsencode(tmp_path), b"run"), b"m", name)
-    with open(prefix + b".data-00000-of-00001", "wb") as file:
-        file.write(b"damaged!")
-    for options in ([], ["--color", "always"], ["--ndjson"]):
-        done = run_cli(["verify", prefix, *options])
-        assert (done.returncode, done.stderr) == (1, "")
-        shown = re.sub("\x1b\\[[0-9;]*m", "", done.stdout) if "--color" in options else done.stdout
-        if options != ["--ndjson"]:
-            assert not DRAWS.search(shown.replace("\t", " ").replace("\n", " "))
-            assert done.stdout.count("\n") == 2
-    finding = json.loads(done.stdout.splitlines()[0])
-    if "object_base64" not in finding:
-        assert finding["object"].encode() == name
+def test_as_a_prefix_and_as_a_directory(places: Runs, name: bytes) -> None:
+    for (of, what), outcome in places.items():
+        if of == name:
+            assert outcome.code == 0, (what, outcome.stderr)
+            assert not draws(outcome.stdout + outcome.stderr), what
+    for what in ("prefix", "index", "shard", "run"):
+        assert places[name, what].stdout.count("\n") == 1
+    assert json.loads(places[name, "json"].stdout)["data"]["healthy"]
+
+
+@pytest.mark.parametrize("name", [b"-rf", b"--help", b"@12", b"\xff\xfe", b"st*r?"])
+def test_as_a_relative_path_of_the_real_process(
+    tmp_path: Path, run_cli: RunCli, name: bytes
+) -> None:
+    folder = os.path.join(os.fsencode(tmp_path), b"run")
+    good(folder, name)
+    done = run_cli(["verify", "--json", "--", name], cwd=os.fsdecode(folder))
+    assert done.returncode == 0, done.stderr
+    (source,) = json.loads(done.stdout)["data"]["sources"]
+    assert source["healthy"]
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """`verify` of a damaged variable of each of the names, in several forms."""
+    lines: dict[tuple[bytes, str], list[str]] = {}
+    for number, name in enumerate(NAMES):
+        folder = os.path.join(os.fsencode(tmp_path_factory.mktemp("damaged")), b"%d" % number)
+        prefix = good(folder, b"m", name)
+        with open(prefix + b".data-00000-of-00001", "wb") as file:
+            file.write(b"damaged!")
+        for what, options in {
+            "plain": [],
+            "human": ["--color", "always"],
+            "records": ["--ndjson"],
+        }.items():
+            lines[name, what] = ["verify", os.fsdecode(prefix), *options]
+    return dict(zip(lines, run_confined(lines.values()), strict=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_as_the_name_of_a_damaged_variable(damaged: Runs, name: bytes) -> None:
+    for what in ("plain", "human", "records"):
+        outcome = damaged[name, what]
+        assert (outcome.code, outcome.stderr) == (1, "")
+        assert outcome.stdout.count("\n") == 2
+    assert not draws(re.sub("\x1b\\[[0-9;]*m", "", damaged[name, "human"].stdout))
+    assert not draws(damaged[name, "plain"].stdout)
+    finding = json.loads(damaged[name, "records"].stdout.splitlines()[0])
+    exact = finding.get("object_base64")
+    assert (b64decode(exact) if exact else finding["object"].encode()) == name
 
 
 def test_a_name_as_long_as_a_file_system_allows(tmp_path: Path, run_cli: RunCli) -> None:

@@ -103,8 +103,6 @@ class VerifyView(View):
             for skipped in result.not_checked[:_SHOWN]:
                 label = screen.style("not checked", "yellow")
                 yield f"  {label} {escape(skipped.object)}: {escape(_why(skipped))}\n"
-        if any(result.findings for result in self._judged):
-            yield screen.style("ckpttool explain ID says more about what is in brackets\n", "dim")
 
     @property
     def _judged(self) -> list[VerifyResult]:
