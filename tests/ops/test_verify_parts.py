@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import random
 
 from ckpttool.errors import IncompleteError
+from ckpttool.ops.explain import explain
 from ckpttool.ops.verification.checksums import WINDOW, Mismatch, Unit, units
 from ckpttool.ops.verification.extents import Extents
 from ckpttool.ops.verification.pieces import PIECE, Joiner, Piece, cut, sum_piece
 from ckpttool.ops.verification.report import KEPT_PER_ID, Report
 from tests.support import handmade
+from tests.support.command import ROOT
 from tests.support.memory_file import MemoryFile
 
 
@@ -143,3 +146,19 @@ def test_strings_are_not_cut() -> None:
 
 def pieces_of(extents: Extents) -> list[Piece]:
     return [item for item in cut(units(extents, extents.end), extents) if isinstance(item, Piece)]
+
+
+def test_every_finding_has_an_explanation_that_says_exit_code_1() -> None:
+    """A finding's id is a word with hyphens as the first argument of ``add…``."""
+    known = {entry.id: entry.exit_codes for entry in explain().entries}
+    used = set()
+    for path in (ROOT / "ckpttool" / "ops" / "verification").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                continue
+            if node.func.attr in {"add", "add_unnamed"} and len(node.args) == 4:
+                for leaf in ast.walk(node.args[0]):
+                    if isinstance(leaf, ast.Constant):
+                        used.add(str(leaf.value))
+    assert len(used) > 20
+    assert {id for id in used if 1 not in known.get(id, ())} == set()
