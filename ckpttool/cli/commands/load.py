@@ -16,8 +16,11 @@ __all__ = ["command"]
 
 @options.command(
     "load",
-    epilog="Examples: ckpttool load run/ global_step; ckpttool load run/ 'emb[0:10]' -o emb.npy; "
-    "ckpttool load run/@1000 'dense/*' -o dense.npz",
+    examples=[
+        "ckpttool load run/ global_step",
+        "ckpttool load run/ 'emb[0:10]' -o emb.npy",
+        "ckpttool load run/@1000 'dense/*' -o dense.npz",
+    ],
 )
 @options.source
 @options.names
@@ -59,7 +62,8 @@ def command(
     go into .npz or .json.
 
     On a terminal large arrays are abbreviated; in a pipe every value is printed, a row a
-    line, tab-separated.
+    line, tab-separated. A variable that is read whole is compared with its checksum; a
+    part of one cannot be.
     """
     saving = None if path is None else file_format(path, format)
     with (
