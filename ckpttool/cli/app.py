@@ -41,6 +41,13 @@ COMMANDS = {
     "completion": "Print the completion script of a shell.",
 }
 ALIASES = {"ls": "list", "get": "load"}
+#: The order and the headings of ``--help``.
+SECTIONS = {
+    "Look and check": ("inspect", "list", "load", "verify", "state", "latest"),
+    "Keep and remove": ("rm", "prune"),
+    "Write": ("cp", "mv", "repartition", "average", "merge"),
+    "Help": ("explain", "doctor", "completion"),
+}
 
 
 class Root(options.Options, click.Group):
@@ -77,15 +84,14 @@ class Root(options.Options, click.Group):
         ]
         return commands + click.Command.shell_complete(self, ctx, incomplete)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        del ctx
-        short = {name: alias for alias, name in ALIASES.items()}
-        rows = [
-            (f"{name}, {short[name]}" if name in short else name, line)
-            for name, line in COMMANDS.items()
-        ]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        labels = {name: name for name in COMMANDS}
+        labels |= {name: f"{name}, {alias}" for alias, name in ALIASES.items()}
+        width = max(map(len, labels.values()))
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{labels[name]:<{width}}", COMMANDS[name]) for name in names])
+        super().format_options(ctx, formatter)
 
 
 def _no_such_command(name: str) -> UsageError:
@@ -117,7 +123,7 @@ def _no_such_command(name: str) -> UsageError:
 @options.common
 @click.pass_context
 def root(ctx: click.Context) -> int:
-    """Look into, check and read TensorFlow checkpoints."""
+    """Look into, check and change TensorFlow checkpoints."""
     if ctx.invoked_subcommand is None:
         options.current_output(ctx).tell(ctx.get_help())
         return 2

@@ -7,7 +7,7 @@ options; the others add keyword arguments. Options that shape the output are wri
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -18,12 +18,16 @@ from ckpttool.errors import UsageError
 
 __all__ = [
     "CONTEXT",
+    "arguments",
     "command",
     "common",
     "current_output",
     "destination",
+    "directory",
+    "dry_run",
     "filters",
     "jobs",
+    "min_age",
     "names",
     "output",
     "overwrite",
@@ -38,12 +42,48 @@ __all__ = [
 _P = ParamSpec("_P")
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+#: Where a command's own arguments lie in click's context.
+_ARGUMENTS = "ckpttool.arguments"
+
 #: What every command is made with.
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
+#: Options that every command may have: their own section of the help, below.
+_COMMON = {"json", "ndjson", "quiet", "progress", "color", "no_input", "verbose", "help"}
+
+
 class Options(click.Command):
-    """A command whose help goes through ``Output``, so that its errors are ours too."""
+    """A command whose help goes through ``Output``, so that its errors are ours too.
+
+    ``examples`` are command lines, printed one a line at the end of the help.
+    """
+
+    examples: Sequence[str] = ()
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        own: list[tuple[str, str]] = []
+        common: list[tuple[str, str]] = []
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and isinstance(param, click.Option):
+                is_common = max(param.opts, key=len).lstrip("-").replace("-", "_") in _COMMON
+                (common if is_common else own).append(record)
+        for title, records in (("Options", own), ("Common options", common)):
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self.examples:
+            with formatter.section("Examples"):
+                for example in self.examples:
+                    formatter.write(f"{'':{formatter.current_indent}}{example}\n")
+        super().format_epilog(ctx, formatter)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_ARGUMENTS] = list(args)
+        return super().parse_args(ctx, args)
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         option = super().get_help_option(ctx)
@@ -53,9 +93,17 @@ class Options(click.Command):
         return option
 
 
-def command(name: str, *, epilog: str | None = None) -> Callable[[Callable[..., int]], Options]:
+def command(
+    name: str, *, examples: Sequence[str] = (), epilog: str | None = None
+) -> Callable[[Callable[..., int]], Options]:
     """``click.command`` as every command here uses it; the function returns the exit code."""
-    return click.command(name, cls=Options, context_settings=CONTEXT, epilog=epilog)
+
+    def decorate(function: Callable[..., int]) -> Options:
+        made = click.command(name, cls=Options, context_settings=CONTEXT, epilog=epilog)(function)
+        made.examples = examples
+        return made
+
+    return decorate
 
 
 def output(
@@ -184,6 +232,20 @@ def dry_run(function: _F) -> _F:
     )(function)
 
 
+def min_age(function: _F) -> _F:
+    """``--min-age``: how long ago the last change has to be, as ``min_age`` in seconds."""
+    from ckpttool.cli.parameters import DURATION
+
+    return click.option(
+        "--min-age",
+        type=DURATION,
+        default=60.0,
+        metavar="AGE",
+        help="Leave alone what a save changed later than this long ago; 0 lifts that.  "
+        "[default: 60]",
+    )(function)
+
+
 def yes(function: _F) -> _F:
     """``-y/--yes``: ask nothing."""
     return click.option("-y", "--yes", is_flag=True, help="Do it without asking.")(function)
@@ -225,6 +287,11 @@ def _store(ctx: click.Context, param: click.Parameter, value: Any) -> None:  # n
             why="the output has one form",
             hint=f"{ctx.command_path} --help",
         )
+
+
+def arguments(ctx: click.Context) -> list[str]:
+    """The command's arguments as they were given."""
+    return list(ctx.meta[_ARGUMENTS])
 
 
 def current_output(ctx: click.Context) -> Output:

@@ -55,8 +55,17 @@ DOCUMENTS: list[tuple[list[str], int]] = [
     (["state", "keras3"], 0),
     (["state", "damaged/missing-shard"], 0),
     (["latest", "keras3"], 0),
+    (["state", "keras3", "--fix", "--min-age", "0", "-n"], 0),
     (["prune", "keras3", "--max-to-keep", "1", "--min-age", "0", "-n"], 0),
     (["prune", "keras3", "--max-to-keep", "1", "--min-age", "0", "--check"], 1),
+    (["rm", "keras3/@2", "--min-age", "0", "-n"], 0),
+    (["cp", "mlp-v1", "copied/ckpt-1", "-n"], 0),
+    (["cp", "mlp-v1", "copied/ckpt-2"], 0),
+    (["cp", "damaged/flipped-bit", "copied/ckpt-3", "--salvage"], 3),
+    (["mv", "module/encoder", "copied/ckpt-4", "-n"], 0),
+    (["repartition", "mlp-v1", "copied/ckpt-5", "--shards", "2"], 0),
+    (["average", "keras3/@3", "keras3/@4", "-o", "copied/ckpt-6"], 0),
+    (["merge", "two-shards", "dtypes/all", "-o", "copied/ckpt-7"], 0),
 ]
 RECORDS: list[tuple[list[str], int]] = [
     (["list", "mlp-v1"], 0),
@@ -94,8 +103,10 @@ def ids(value: object) -> str | None:
 
 @pytest.fixture(scope="module")
 def place(fixtures_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the fixtures, so that no command line of the tables can harm them."""
-    return shutil.copytree(fixtures_dir, tmp_path_factory.mktemp("schemas") / "fixtures")
+    """A copy of the fixtures that may be written to, with a folder `copied` for results."""
+    copy = shutil.copytree(fixtures_dir, tmp_path_factory.mktemp("schemas") / "fixtures")
+    (copy / "copied").mkdir()
+    return copy
 
 
 @pytest.mark.parametrize("name", names())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ from pathlib import Path
 import click
 import pytest
 
-from ckpttool.cli.app import ALIASES, COMMANDS, root
+from ckpttool.cli.app import ALIASES, COMMANDS, SECTIONS, root
+from ckpttool.cli.options import Options
+from ckpttool.cli.output import Output, Settings
 from ckpttool.version import __version__
 from tests.support.command import clean_environment
 
@@ -33,7 +36,8 @@ def test_help_lists_every_command_and_alias(run_cli) -> None:
     shown = [line.split("  ")[1] for line in result.stdout.splitlines() if line.startswith("  ")]
     for name in COMMANDS:
         alias = next((alias for alias, of in ALIASES.items() if of == name), None)
-        assert (f"{name}, {alias}" if alias else name) in shown
+        assert shown.count(f"{name}, {alias}" if alias else name) == 1
+    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(COMMANDS)
 
 
 def test_no_command_shows_the_help_on_stderr(run_cli) -> None:
@@ -83,6 +87,10 @@ def options_of(name: str) -> list[click.Option]:
     return [param for param in command_of(name).params if isinstance(param, click.Option)]
 
 
+#: Options whose words depend on the command: what is written, and what is asked.
+OWN_WORDS = {"-o", "--output", "--check"}
+
+
 def test_options_mean_the_same_everywhere() -> None:
     """Two commands that have an option say the same of it, in letters and in words."""
     meanings: dict[str, dict[str, list[str]]] = {}
@@ -91,7 +99,27 @@ def test_options_mean_the_same_everywhere() -> None:
             says = f"{'/'.join(option.opts)}: {option.help}"
             for spelling in option.opts:
                 meanings.setdefault(spelling, {}).setdefault(says, []).append(name)
-    assert {spelling: says for spelling, says in meanings.items() if len(says) > 1} == {}
+    different = {spelling: says for spelling, says in meanings.items() if len(says) > 1}
+    assert {spelling: different[spelling] for spelling in different.keys() - OWN_WORDS} == {}
+    assert different.keys() >= OWN_WORDS
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_examples_of_the_help_can_be_typed(name, run_cli) -> None:
+    """They are shown one a line, and their command lines make sense."""
+    command = command_of(name)
+    assert isinstance(command, Options)
+    assert command.examples
+    shown = run_cli([name, "--help"]).stdout
+    parsed = 0
+    for example in command.examples:
+        assert f"\n  {example}\n" in shown
+        program, *words = shlex.split(example, comments=True)
+        if program == "ckpttool":
+            parsed += 1
+            assert words[0] == name
+            command.make_context(name, words[1:], obj=Output(Settings()))
+    assert parsed or name == "completion"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

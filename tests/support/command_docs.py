@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import click
 
+from ckpttool.cli import options
 from ckpttool.cli.app import ALIASES, COMMANDS, root
 from ckpttool.ops.explain import EXIT_CODES
 from tests.support.command import ROOT
@@ -32,7 +33,7 @@ What `ckpttool COMMAND --help` says, in one page. This file is written by `pytho
 def _help(command: click.Command, name: str) -> str:
     parent = None if command is root else click.Context(root, info_name="ckpttool")
     # Without terminal_width click would take that of whoever runs this.
-    context = click.Context(command, parent, info_name=name, terminal_width=88)
+    context = click.Context(command, parent, info_name=name, terminal_width=88, **options.CONTEXT)
     return f"```text\n{command.get_help(context)}\n```\n"
 
 

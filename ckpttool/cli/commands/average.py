@@ -15,8 +15,10 @@ __all__ = ["command"]
 
 @options.command(
     "average",
-    epilog="Examples: ckpttool average run/@8000 run/@9000 run/@10000 -o out/mean; "
-    "ckpttool average a b -o c --weights 0.9,0.1",
+    examples=[
+        "ckpttool average run/@8000 run/@9000 run/@10000 -o out/mean",
+        "ckpttool average a b -o c --weights 0.9,0.1",
+    ],
 )
 @options.sources
 @destination_option

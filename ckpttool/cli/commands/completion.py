@@ -16,7 +16,7 @@ _SCRIPTS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "completions
 
 @options.command(
     "completion",
-    epilog="Example, in ~/.bashrc: source <(ckpttool completion bash)",
+    examples=["source <(ckpttool completion bash)      # in ~/.bashrc"],
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @options.plain_output

@@ -14,8 +14,7 @@ __all__ = ["command"]
 
 @options.command(
     "cp",
-    epilog="Examples: ckpttool cp run/@latest backup/; "
-    "ckpttool cp broken/model out/model --salvage",
+    examples=["ckpttool cp run/@latest backup/", "ckpttool cp broken/model out/model --salvage"],
 )
 @options.source
 @options.destination

@@ -12,7 +12,7 @@ from ckpttool.ops.doctor import doctor
 __all__ = ["command"]
 
 
-@options.command("doctor", epilog="Example: ckpttool doctor /mnt/checkpoints")
+@options.command("doctor", examples=["ckpttool doctor", "ckpttool doctor /mnt/checkpoints"])
 @click.argument("directory", metavar="[DIR]", required=False, type=click.Path())
 @options.output()
 def command(out: Output, directory: str | None) -> int:

@@ -12,7 +12,7 @@ from ckpttool.ops.explain import explain
 __all__ = ["command"]
 
 
-@options.command("explain", epilog="Examples: ckpttool explain shard-missing; ckpttool explain 20")
+@options.command("explain", examples=["ckpttool explain shard-missing", "ckpttool explain 20"])
 @click.argument("topic", metavar="[ID|EXIT_CODE]", required=False)
 @options.output(quiet=True)
 def command(out: Output, topic: str | None) -> int:

@@ -14,8 +14,11 @@ __all__ = ["command"]
 
 @options.command(
     "inspect",
-    epilog="Examples: ckpttool inspect run/; ckpttool inspect run/@1000 --tree --depth 2; "
-    "ckpttool inspect run/ --json",
+    examples=[
+        "ckpttool inspect run/",
+        "ckpttool inspect run/@1000 --tree --depth 2",
+        "ckpttool inspect run/ --json",
+    ],
 )
 @options.source
 @click.option("--tree", is_flag=True, help="The variables by scope, with subtotals.")

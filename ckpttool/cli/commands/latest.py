@@ -12,7 +12,8 @@ __all__ = ["command"]
 
 @options.command(
     "latest",
-    epilog='Exit code 10: there is none. Example: python eval.py --ckpt "$(ckpttool latest run/)"',
+    examples=["ckpttool latest run/", 'python eval.py --ckpt "$(ckpttool latest run/)"'],
+    epilog="Exit code 10: there is none.",
 )
 @options.directory
 @options.output(quiet=True)

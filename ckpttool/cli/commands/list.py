@@ -15,8 +15,11 @@ __all__ = ["command"]
 
 @options.command(
     "list",
-    epilog="Examples: ckpttool list run/ --sort bytes; ckpttool list run/ --kind model "
-    "--exclude '*/bias'; ckpttool list run/@1000 -q --regex '^layer_1/'",
+    examples=[
+        "ckpttool list run/ --sort bytes",
+        "ckpttool list run/ --kind model --exclude '*/bias'",
+        "ckpttool list run/@1000 -q --regex '^layer_1/'",
+    ],
 )
 @options.source
 @options.filters

@@ -14,8 +14,10 @@ __all__ = ["command"]
 
 @options.command(
     "merge",
-    epilog="Examples: ckpttool merge backbone head -o out/model --take 'B:head/*'; "
-    "ckpttool merge a b -o c --on-conflict last",
+    examples=[
+        "ckpttool merge backbone head -o out/model --take 'B:head/*'",
+        "ckpttool merge a b -o c --on-conflict last",
+    ],
 )
 @options.sources
 @destination_option

@@ -10,7 +10,7 @@ from ckpttool.ops.copy import move_checkpoint
 __all__ = ["command"]
 
 
-@options.command("mv", epilog="Example: ckpttool mv run/@1000 run/best")
+@options.command("mv", examples=["ckpttool mv run/@1000 run/best"])
 @options.source
 @options.destination
 @rewriting

@@ -42,10 +42,13 @@ _MODES = ("undo", "empty_trash", "apply_file", "watch", "recursive", "plan_file"
 
 @options.command(
     "prune",
-    epilog="Examples: ckpttool prune run/ --max-to-keep 5; ckpttool prune run/ --undo; "
-    "ckpttool prune run/ --keep-within 7d --keep-best metrics.jsonl:val_loss:min:3 -n. "
-    "Exit codes: 1 with --check: something may go; 3 partly done; 30 the state file was written "
-    "by another program; 31 refused.",
+    examples=[
+        "ckpttool prune run/ --max-to-keep 5",
+        "ckpttool prune run/ --keep-within 7d --keep-best metrics.jsonl:val_loss:min:3 -n",
+        "ckpttool prune run/ --undo",
+    ],
+    epilog="Exit codes: 1 with --check: something may go; 3 partly done; 30 the state file was "
+    "written by another program; 31 refused.",
 )
 @options.directory
 @click.option(
@@ -109,13 +112,7 @@ _MODES = ("undo", "empty_trash", "apply_file", "watch", "recursive", "plan_file"
 @click.option(
     "--broken", is_flag=True, help="Incomplete checkpoints and leftovers of saves go too."
 )
-@click.option(
-    "--min-age",
-    type=DURATION,
-    default=60.0,
-    metavar="AGE",
-    help="What changed later than this long ago is left alone; 0 lifts that.  [default: 60]",
-)
+@options.min_age
 @click.option(
     "--order",
     type=click.Choice(["state", "name", "step", "time"]),
@@ -124,7 +121,7 @@ _MODES = ("undo", "empty_trash", "apply_file", "watch", "recursive", "plan_file"
 @click.option("--trash", is_flag=True, help="With -y: move into the trash instead of deleting.")
 @click.option("--undo", is_flag=True, help="Take back the last removal that went to the trash.")
 @click.option("--empty-trash", is_flag=True, help="Delete what is in the trash for good.")
-@click.option("--plan", "plan_file", metavar="FILE", help="Save the plan, and do nothing.")
+@click.option("--plan", "plan_file", metavar="FILE", help="Save the plan, and do nothing else.")
 @click.option(
     "--apply",
     "apply_file",

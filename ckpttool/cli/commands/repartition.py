@@ -15,9 +15,11 @@ __all__ = ["command"]
 
 @options.command(
     "repartition",
-    epilog="Examples: ckpttool repartition run/ out/model --shards 4; "
-    "ckpttool repartition run/ out/model --slice 'emb*=axis0:8' --shards 8 --by range; "
-    "ckpttool repartition a/part-00000-of-00002 b/part-00001-of-00002 out/model",
+    examples=[
+        "ckpttool repartition run/ out/model --shards 4",
+        "ckpttool repartition run/ out/model --slice 'emb*=axis0:8' --shards 8 --by range",
+        "ckpttool repartition a/part-00000-of-00002 b/part-00001-of-00002 out/model",
+    ],
 )
 @options.sources
 @options.destination

@@ -6,7 +6,6 @@ import click
 
 from ckpttool.cli import options
 from ckpttool.cli.output import Output
-from ckpttool.cli.parameters import DURATION
 from ckpttool.cli.screen import bytes_text
 from ckpttool.cli.views.rm import RmView
 from ckpttool.cli.words import count
@@ -17,18 +16,12 @@ __all__ = ["command"]
 
 @options.command(
     "rm",
-    epilog="Examples: ckpttool rm run/model.ckpt-1000; ckpttool rm run/@500 run/@600 -y --trash. "
-    "ckpttool prune RUN --undo takes back what went to the trash.",
+    examples=["ckpttool rm run/model.ckpt-1000", "ckpttool rm run/@500 run/@600 -y --trash"],
+    epilog="ckpttool prune RUN --undo takes back what went to the trash.",
 )
 @options.sources
 @click.option("--trash", is_flag=True, help="With -y: move into the trash instead of deleting.")
-@click.option(
-    "--min-age",
-    type=DURATION,
-    default=60.0,
-    metavar="AGE",
-    help="What changed later than this long ago is refused; 0 lifts that.  [default: 60]",
-)
+@options.min_age
 @options.dry_run
 @options.yes
 @options.progress

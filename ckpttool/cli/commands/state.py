@@ -6,7 +6,6 @@ import click
 
 from ckpttool.cli import options
 from ckpttool.cli.output import Output
-from ckpttool.cli.parameters import DURATION
 from ckpttool.cli.views.state import StateView
 from ckpttool.errors import UsageError
 from ckpttool.ops.state import state
@@ -16,8 +15,12 @@ __all__ = ["command"]
 
 @options.command(
     "state",
-    epilog="Examples: ckpttool state run/ --json; ckpttool state moved_run/ --fix; "
-    "ckpttool state run/ --set-latest ckpt-7. With --check the exit code is 1 if it has problems.",
+    examples=[
+        "ckpttool state run/",
+        "ckpttool state moved_run/ --fix",
+        "ckpttool state run/ --set-latest ckpt-7",
+    ],
+    epilog="With --check the exit code is 1 if it has problems.",
 )
 @options.directory
 @click.option("--check", is_flag=True, help="Exit code 1 if something in it is not so.")
@@ -28,13 +31,7 @@ __all__ = ["command"]
     "whole checkpoint as the latest. Rebuild it where it is missing or unreadable.",
 )
 @click.option("--set-latest", metavar="PREFIX", help="Call this checkpoint the latest.")
-@click.option(
-    "--min-age",
-    type=DURATION,
-    default=60.0,
-    metavar="AGE",
-    help="Refuse to write if a save changed something later than this long ago.  [default: 60]",
-)
+@options.min_age
 @options.dry_run
 @options.yes
 @options.output(quiet=True)

@@ -15,8 +15,8 @@ __all__ = ["command"]
 
 @options.command(
     "verify",
-    epilog="Exit codes: 0 healthy, 1 damaged, 3 not all could be checked. "
-    "Examples: ckpttool verify run/; ckpttool verify --quick run/@1000 run/@2000",
+    examples=["ckpttool verify run/", "ckpttool verify --quick run/@1000 run/@2000"],
+    epilog="Exit codes: 0 healthy, 1 damaged, 3 not all could be checked.",
 )
 @options.sources
 @click.option("--quick", is_flag=True, help="Structure only: do not read the variables' bytes.")
