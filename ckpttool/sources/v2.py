@@ -26,7 +26,7 @@ from ckpttool.sources.selection import Selection
 from ckpttool.sources.shard_files import ShardFiles
 from ckpttool.sources.step import step_of
 from ckpttool.sources.v2_values import BundleValues
-from ckpttool.storage import Directory, open_directory
+from ckpttool.storage import Directory, ReadableFile, open_directory
 
 if TYPE_CHECKING:
     import numpy as np
@@ -117,6 +117,11 @@ class BundleSource:
         #: How many bytes of each shard the entries need, and how many variables there
         #: are; known after one whole walk.
         self._walked: tuple[dict[int, int], int] | None = None
+
+    @property
+    def index_file(self) -> ReadableFile:
+        """The open index."""
+        return self._index_file
 
     @property
     def files(self) -> ShardFiles:
