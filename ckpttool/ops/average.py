@@ -61,6 +61,7 @@ def average(
         tables = [_variables(bundle) for bundle in bundles]
         _require_alike(sources, tables)
         changes = _average(sources[-1], bundles, tables, shares)
+        bundles[-1].inputs = tuple(one for bundle in bundles for one in bundle.inputs)
         location = " ".join(source.location for source in sources)
         notes = [*pending, *(note for one in found for note in one.notes)]
         return carry_out(location, bundles[-1], where, changes, options, notes=notes)

@@ -31,6 +31,7 @@ from ckpttool.ops.rewrite.run import (
     recover,
     verify_result,
 )
+from ckpttool.ops.rewrite.tensors import Input
 from ckpttool.sources.address import Resolved, resolve
 from ckpttool.sources.filenames import graph_name, index_name, join, shard_name
 from ckpttool.storage import open_directory
@@ -142,6 +143,10 @@ def _transfer(
         not options.dry_run,
         tuple(warnings),
         found.notes,
+        tuple(
+            Input.of(join(source.path, stat.name), stat)
+            for stat in (files.index, *(stat for _, stat, _ in files.shards))
+        ),
     )
 
 

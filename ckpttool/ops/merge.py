@@ -190,7 +190,7 @@ def _only(bundle: Bundle, wanted: Wanted) -> Bundle:
         if variable is not None:
             key = parts.get(tensor.key, variable)
             tensors.append(tensor._replace(key=key, variable=variable))
-    return Bundle(tensors, owners, bundle.header, bundle.big_endian, bundle.shards)
+    return Bundle(tensors, owners, bundle.header, bundle.big_endian, bundle.shards, bundle.inputs)
 
 
 def _graph_note(sources: Sequence[BundleSource], wanted: Sequence[Wanted]) -> list[str]:

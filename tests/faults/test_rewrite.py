@@ -184,12 +184,11 @@ def test_a_disk_that_is_full_at_the_nth_write(place, monkeypatch, command):
 @pytest.mark.parametrize("how", ["eio", "short"])
 def test_the_nth_read_fails(place, monkeypatch, how):
     folder, prefix, _ = place
-    real = v2.open_directory
     errors: list[CkpttoolError] = []
     for number in range(1, 200):
         faults = Faults(fail_at=number, how=how)
         with monkeypatch.context() as patch:
-            patch.setattr(v2, "open_directory", functools.partial(_faulty_directory, real, faults))
+            patch.setattr(v2, "open_directory", functools.partial(_faulty_directory, faults))
             try:
                 cut(folder, prefix, folder / "out" / "new")()
             except CkpttoolError as error:
@@ -203,8 +202,8 @@ def test_the_nth_read_fails(place, monkeypatch, how):
     assert is_healthy(folder / "out", "new")
 
 
-def _faulty_directory(real, faults: Faults, path: str):
-    return faulty(real(path), faults)
+def _faulty_directory(faults: Faults, path: str):
+    return faulty(open_directory(path), faults)
 
 
 def test_a_file_system_that_is_really_full(place, fixtures_dir):

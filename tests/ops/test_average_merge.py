@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,8 +54,8 @@ def three(tf, tmp_path_factory):
 def test_floats_are_averaged_in_float64_and_the_rest_is_the_last_ones(tf, three, tmp_path, weights):
     prefixes, contents = three
     mean(prefixes, tmp_path / "mean", weights)
-    shares = np.array(weights or [1.0, 1.0, 1.0])
-    shares = [float(share) for share in shares / shares.sum()]
+    given = weights or [1.0, 1.0, 1.0]
+    shares = [weight / sum(given) for weight in given]
     reader = tf.train.load_checkpoint(str(tmp_path / "mean"))
     for name in FLOATS:
         wide = np.complex128 if name.startswith("complex") else np.float64
@@ -138,7 +139,7 @@ def two(tf, tmp_path):
     return tmp_path
 
 
-def read(tf, prefix) -> dict[str, list]:
+def read(tf, prefix) -> dict[str, list[Any]]:
     reader = tf.train.load_checkpoint(str(prefix))
     return {name: reader.get_tensor(name).tolist() for name in reader.get_variable_to_shape_map()}
 

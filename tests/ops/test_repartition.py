@@ -7,6 +7,7 @@ import json
 import os
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,9 +29,9 @@ def run(source, to, *, check=False, overwrite=False, dry_run=False, verify=True,
     return repartition([str(one) for one in sources], str(to), Repartition(**asked), options)
 
 
-def values(prefix) -> dict[str, bytes]:
+def values(prefix) -> dict[str, tuple[Any, ...]]:
     """Every variable's dtype, shape and bytes, read by ckpttool."""
-    found = {}
+    found: dict[str, tuple[Any, ...]] = {}
     with open_checkpoint(str(prefix)) as checkpoint:
         for variable in checkpoint.values():
             array = checkpoint.read(variable.key)
@@ -39,7 +40,7 @@ def values(prefix) -> dict[str, bytes]:
     return found
 
 
-def tensorflow_values(tf, prefix) -> dict[str, tuple]:
+def tensorflow_values(tf, prefix) -> dict[str, Any]:
     reader = tf.train.load_checkpoint(str(prefix))
     found = {}
     for name in reader.get_variable_to_shape_map():
@@ -75,17 +76,16 @@ def model(tf, tmp_path_factory):
 
 def test_shards_of_every_strategy_hold_the_same_values(tf, model, tmp_path):
     expected = tensorflow_values(tf, model)
-    for number, asked in enumerate(
-        (
-            {"shards": 1},
-            {"shards": 3},
-            {"shards": 5, "by": "hash"},
-            {"shards": 4, "by": "range"},
-            {"max_shard_size": 700},
-            {"shards": 200},
-            {"shards": 3, "by": "fixed", "rules": ("float*=2", "*int*=1", "*=0")},
-        )
-    ):
+    strategies: list[dict[str, Any]] = [
+        {"shards": 1},
+        {"shards": 3},
+        {"shards": 5, "by": "hash"},
+        {"shards": 4, "by": "range"},
+        {"max_shard_size": 700},
+        {"shards": 200},
+        {"shards": 3, "by": "fixed", "rules": ("float*=2", "*int*=1", "*=0")},
+    ]
+    for number, asked in enumerate(strategies):
         to = tmp_path / str(number)
         to.mkdir()
         result = run(model, to / "m", **asked)

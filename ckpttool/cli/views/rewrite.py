@@ -8,6 +8,7 @@ from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Column, Screen, bytes_text, tab_lines
 from ckpttool.cli.view import View
 from ckpttool.ops.rewrite.run import RewriteResult
+from ckpttool.ops.rewrite.tensors import Input
 
 __all__ = ["RewriteView"]
 
@@ -30,6 +31,11 @@ class RewriteView(View):
     def notes(self) -> Sequence[str]:
         """How the source's address was understood."""
         return self._result.notes
+
+    @property
+    def inputs(self) -> Sequence[Input]:
+        """The files that were read, for a saved plan."""
+        return self._result.inputs
 
     @property
     def warnings(self) -> Sequence[str]:

@@ -42,6 +42,7 @@ def gather(bundles: Sequence[tuple[str, Bundle]]) -> Bundle:
         for owner in bundle.owners.values():
             _unite(result, owner, name, origin)
         result.shards += bundle.shards
+        result.inputs += bundle.inputs
     return result
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ckpttool.errors import CorruptError
 from ckpttool.limits import Limits
 from ckpttool.ops.rewrite.destination import FINGERPRINT, Destination, folder_of, in_the_way
-from ckpttool.ops.rewrite.tensors import Bundle
+from ckpttool.ops.rewrite.tensors import Bundle, Input
 from ckpttool.ops.rewrite.write import ShardWritten, planned_shards, write_bundle
 from ckpttool.sources.filenames import graph_name, index_name, join, split_part
 from ckpttool.storage import open_directory
@@ -70,6 +70,7 @@ class RewriteResult:
         applied: false for a plan.
         warnings: what a person should know.
         notes: how the source's address was understood.
+        inputs: the files that were read, as they were: what a saved plan depends on.
     """
 
     source: str
@@ -81,6 +82,7 @@ class RewriteResult:
     applied: bool
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    inputs: tuple[Input, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,7 @@ def carry_out(
         not options.dry_run,
         tuple(warnings),
         tuple(notes),
+        bundle.inputs,
     )
 
 

@@ -14,11 +14,13 @@ from ckpttool.formats.bundle import BundleIndex, Entry, SliceSpec
 from ckpttool.formats.bundle_writer import encode_entry
 from ckpttool.sources.shard_files import ShardFiles
 from ckpttool.sources.v2 import BundleSource
+from ckpttool.storage.base import FileStat
 
 __all__ = [
     "Bundle",
     "Computed",
     "Content",
+    "Input",
     "Joined",
     "Owner",
     "Stored",
@@ -119,6 +121,20 @@ class Owner:
         return self.raw or encode_entry(self.dtype, self.shape, slices=self.slices)
 
 
+class Input(NamedTuple):
+    """A file that a bundle was read from, as it was then."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: str, stat: FileStat) -> Input:
+        """What is remembered of an open file."""
+        return cls(path, stat.size, stat.mtime_ns, stat.inode)
+
+
 @dataclass(slots=True)
 class Bundle:
     """A checkpoint to be written.
@@ -129,6 +145,7 @@ class Bundle:
         header: the stored message of the empty key, patched when it is written.
         big_endian: the byte order of everything that is stored.
         shards: how many data files there are.
+        inputs: the files that it was read from.
     """
 
     tensors: list[Tensor]
@@ -136,6 +153,7 @@ class Bundle:
     header: bytes
     big_endian: bool
     shards: int
+    inputs: tuple[Input, ...] = ()
 
     @property
     def nbytes(self) -> int:
@@ -149,7 +167,16 @@ def read_bundle(source: BundleSource) -> Bundle:
     Raises:
         CorruptError, IncompleteError, LimitError: as ``BundleIndex``.
     """
-    return bundle_of(source.index, source.files)
+    bundle = bundle_of(source.index, source.files)
+    index = source.index_file
+    bundle.inputs = (
+        Input.of(index.path, index.stat),
+        *(
+            Input.of(source.files.path(n), stat)
+            for n, stat in sorted(source.files.on_disk().items())
+        ),
+    )
+    return bundle
 
 
 def bundle_of(index: BundleIndex, files: ShardFiles) -> Bundle:
