@@ -8,7 +8,9 @@ JSON has its own escapes (``cli/jsontext.py``) and is exact.
 
 from __future__ import annotations
 
-__all__ = ["escape"]
+__all__ = ["clip", "escape"]
+
+_LONGEST = 2000
 
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -24,6 +26,17 @@ def escape(text: str) -> str:
     if text.isprintable():
         return text
     return "".join([char if char.isprintable() else _escaped(char) for char in text])
+
+
+def clip(text: str) -> str:
+    """The text, or its ends and its length where it is thousands of characters long.
+
+    For messages: a key of a hostile file may be megabytes.
+    """
+    if len(text) <= _LONGEST:
+        return text
+    half = _LONGEST // 2
+    return f"{text[:half]} … ({len(text)} characters) … {text[-half:]}"
 
 
 def _escaped(char: str) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NoReturn, TextIO
 
-from ckpttool.cli.escape import escape
+from ckpttool.cli.escape import clip, escape
 from ckpttool.cli.screen import Screen
 from ckpttool.cli.view import View
 from ckpttool.errors import CancelledError, CkpttoolError, NoSpaceError, StorageError
@@ -126,7 +126,7 @@ class Output:
     def note(self, text: str) -> None:
         """Tell a person how something was understood; not in JSON, not with ``-q``."""
         if self.mode in {"human", "plain"}:
-            self._message(escape(text))
+            self._message(escape(clip(text)))
 
     def warn(self, text: str) -> None:
         """Warn: on stderr, or in the ``warnings`` of the JSON document."""
@@ -134,7 +134,7 @@ class Output:
             self._warnings.append(text)
         else:
             self._message(
-                f"{self._screen(self._stderr).style('warning:', 'yellow')} {escape(text)}"
+                f"{self._screen(self._stderr).style('warning:', 'yellow')} {escape(clip(text))}"
             )
 
     def tell(self, text: str) -> None:
@@ -144,7 +144,7 @@ class Output:
     def detail(self, text: str) -> None:
         """Say on stderr what only ``-v`` asks for."""
         if self.settings.verbose and self.mode not in {"json", "ndjson"}:
-            self._message(escape(text))
+            self._message(escape(clip(text)))
 
     def confirm(self, question: str) -> None:
         """Ask on the terminal before something that cannot be taken back.
@@ -232,10 +232,10 @@ class Output:
             self._message(dumps(report))
             return
         style = self._screen(self._stderr).style
-        lines = [f"{style('error:', 'bold red')} {escape(error.what)}"]
+        lines = [f"{style('error:', 'bold red')} {escape(clip(error.what))}"]
         if error.why:
-            lines.append(f"  why: {escape(error.why)}")
-        lines.append(f"  next: {escape(hint)}")
+            lines.append(f"  why: {escape(clip(error.why))}")
+        lines.append(f"  next: {escape(clip(hint))}")
         lines[-1] += "  " + style(f"[{error.id}]", "dim")
         if traceback:
             lines += ["", *map(escape, traceback.rstrip().split("\n"))]
@@ -272,10 +272,11 @@ class Output:
         return code
 
     def _show_ndjson(self, view: View) -> int:
-        from ckpttool.cli.jsontext import dumps
+        from ckpttool.cli.jsontext import dumps, lines
 
-        for record in view.records():
-            self.write(dumps({"type": view.record_type, **record}) + "\n")
+        kind = {"type": view.record_type}
+        for piece in lines({**kind, **record} for record in view.records()):
+            self.write(piece)
         code = view.exit_code
         last = {
             "type": "summary",

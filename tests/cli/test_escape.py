@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpttool.cli.escape import escape
+from ckpttool.cli.escape import clip, escape
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,12 @@ def test_what_comes_out_is_printable_on_one_line(text: str) -> None:
 @given(st.text(st.characters(exclude_categories=["C", "Z"])))
 def test_printable_text_stays(text: str) -> None:
     assert escape(text) == text
+
+
+def test_a_message_of_megabytes_is_shown_by_its_ends() -> None:
+    assert clip("a" * 2000) == "a" * 2000
+    shown = clip("a" * 10**6 + "b" * 10**6)
+    assert len(shown) < 2100
+    assert shown.startswith("aaa")
+    assert shown.endswith("bbb")
+    assert "(2000000 characters)" in shown

@@ -124,6 +124,14 @@ def test_ndjson_ends_with_a_summary(capsys) -> None:
     assert err == ""
 
 
+def test_records_before_an_error_stay(capsys) -> None:
+    out = Output(Settings(ndjson=True))
+    with pytest.raises(CorruptError):
+        out.show(Rows(5000, breaks_at=4001))
+    out.flush()
+    assert len(capsys.readouterr().out.splitlines()) == 4001
+
+
 def test_warnings_of_the_command_come_before_those_of_the_view(capsys) -> None:
     out = Output(Settings(json=True))
     out.warn("first")
