@@ -114,7 +114,7 @@ def rm(
     limits = limits or default_limits()
     done = []
     for run in plan.runs:
-        with open_directory(run.directory) as directory, DirectoryLock(directory):
+        with open_directory(run.directory) as directory, DirectoryLock(directory) as lock:
             finish_interrupted(directory)
             wanted = [removal.prefix for removal in run.removals]
             fresh = _plan_run(directory, wanted, plan.min_age, limits)
@@ -133,6 +133,8 @@ def rm(
                 state_first=True,
                 progress=progress,
             )
+        if lock.taken_over:
+            carried.warnings.append(lock.note)
         done.append(replace(fresh, carried=carried))
     return replace(plan, runs=tuple(done))
 

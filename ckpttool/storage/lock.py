@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import Self
 
 from ckpttool.errors import ChangedError
-from ckpttool.storage.local import LocalDirectory, raise_os_error
+from ckpttool.storage.local import LocalDirectory
+from ckpttool.storage.system import raise_os_error
 
 __all__ = ["LOCK_NAME", "DirectoryLock"]
 
@@ -80,6 +81,11 @@ class DirectoryLock:
         except OSError:
             pass  # the kernel lets go of it all the same
         self._close()
+
+    @property
+    def note(self) -> str:
+        """What a person should know about a lock that was taken over."""
+        return f"the lock was taken over from {self.taken_over}, which died without clearing it"
 
     def _is_current(self) -> bool:
         """Whether the name still stands for the file that is locked."""

@@ -151,7 +151,7 @@ class PruneView(View):
             for decision in shown
         ]
         if len(shown) < len(decisions):
-            more = f"… {len(decisions) - len(shown)} more …"
+            more = f"... {len(decisions) - len(shown)} more ..."
             rows.insert(_EDGE, (decisions[0].verdict, more, "", "", "", "(all with --json)", ""))
         return rows
 

@@ -104,6 +104,8 @@ def finish_interrupted(directory: LocalDirectory) -> list[str]:
 
 def _is_begun(directory: LocalDirectory, removal: Removal) -> bool:
     """Whether the first file is gone and another one is still there."""
+    if not removal.files:
+        return directory.stat(removal.folder) is not None
     first, *rest = removal.files
     if not removal.folder:
         return directory.stat(first.name) is None and any(

@@ -88,9 +88,7 @@ def apply_plan(
     with open_directory(plan.directory) as directory, DirectoryLock(directory) as lock:
         result = PruneResult(plan)
         if lock.taken_over:
-            result.warnings.append(
-                f"the lock was taken over from {lock.taken_over}, which died without clearing it"
-            )
+            result.warnings.append(lock.note)
         result.finished = finish_interrupted(directory)
         fresh = make_plan(directory, plan.request, limits)
         agreed = _agree(plan, fresh, result, exact=exact)

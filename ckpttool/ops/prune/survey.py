@@ -22,7 +22,8 @@ from ckpttool.sources.filenames import (
 )
 from ckpttool.sources.run import Checkpoint, Leftover, Run, StateFile, read_run, read_state_file
 from ckpttool.storage.base import FileStat
-from ckpttool.storage.local import TEMPORARY_SUFFIX, LocalDirectory
+from ckpttool.storage.local import LocalDirectory
+from ckpttool.storage.local_files import TEMPORARY_SUFFIX
 
 __all__ = ["OWN", "Stored", "Survey", "leftover_removal", "removal_of", "survey"]
 

@@ -29,7 +29,8 @@ from ckpttool.ops.prune.removal import (
     removals_to,
 )
 from ckpttool.storage.base import FileStat
-from ckpttool.storage.local import TEMPORARY_SUFFIX, LocalDirectory
+from ckpttool.storage.local import LocalDirectory
+from ckpttool.storage.local_files import TEMPORARY_SUFFIX
 
 __all__ = [
     "TRASH_NAME",

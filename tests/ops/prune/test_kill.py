@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from pathlib import Path
@@ -31,6 +32,12 @@ def make(run: Path) -> None:
     now = time.time()
     make_run(run, AGES, shards=2, graph=True, now=now)
     add(run, "ckpt-4", now - 30_000, without=[".index"])
+    for name, parts in (("ckpt-5_temp", ["part-0.index", "part-0.data"]), ("ckpt-6_temp", [])):
+        (run / name).mkdir()
+        for part in parts:
+            (run / name / part).write_bytes(b"part")
+        for path in (*(run / name).iterdir(), run / name):
+            os.utime(path, (now - 30_000, now - 30_000))
 
 
 def prune(run: Path, *, trash: bool) -> None:
