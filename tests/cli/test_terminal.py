@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+from tests.support.handmade import EntryFields, write_bundle
 from tests.support.stand_in import stand_in
 from tests.support.terminal import run_in_terminal
 
@@ -100,6 +102,49 @@ def test_any_locale_and_no_home(args, env) -> None:
     run = run_in_terminal(args, env=env)
     assert run.returncode == 0
     assert "Traceback" not in run.output
+
+
+@pytest.fixture(scope="module")
+def hostile_run(tmp_path_factory) -> Path:
+    """A run whose directory, prefix and variable have a name that could take a terminal over."""
+    folder: Path = tmp_path_factory.mktemp("hostile") / HOSTILE
+    folder.mkdir()
+    fields: EntryFields = {"shape": (2,), "size": 8}
+    prefix = f"{HOSTILE}-7"
+    write_bundle(folder, prefix, {HOSTILE.encode(): fields}, [bytes(8)])
+    quoted = "".join(f"\\{byte:03o}" for byte in prefix.encode())
+    (folder / "checkpoint").write_text(f'model_checkpoint_path: "{quoted}"\n')
+    return folder
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["inspect"],
+        ["inspect", "--tree"],
+        ["list"],
+        ["list", "-q"],
+        ["load", HOSTILE],
+        ["load", "nothing"],
+        ["verify"],
+        ["state"],
+        ["latest"],
+        ["latest", "-q"],
+        ["rm", "-n"],
+        ["prune", "--max-to-keep", "1", "-n"],
+        ["cp", "copy", "-n"],
+    ],
+    ids=lambda args: " ".join(args).replace(HOSTILE, "NAME"),
+)
+def test_names_from_files_do_nothing_to_a_terminal(args, hostile_run) -> None:
+    command, *rest = args
+    args = [command, str(hostile_run), *rest]
+    run = run_in_terminal(args, env={"NO_COLOR": "1"}, columns=300, cwd=hostile_run)
+    assert run.returncode in {0, 2, 10}
+    assert "red" in run.output
+    text = run.output.replace("\r\n", "\n")
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text), text
+    assert "\nnext" not in text
 
 
 def test_what_a_person_typed_comes_back_escaped(run_cli) -> None:
