@@ -53,7 +53,7 @@ def _of_command_line(exception: ClickException) -> UsageError:
 
 
 def _of_system(exception: OSError) -> CkpttoolError:
-    from ckpttool.storage.local import raise_os_error
+    from ckpttool.storage.system import raise_os_error
 
     name = exception.filename
     what = f"the system refused {name!s}" if name is not None else "the system refused"

@@ -22,7 +22,9 @@ from typing import Any, Self
 
 from ckpttool.errors import CkpttoolError, CorruptError
 from ckpttool.storage.base import Directory, FileStat, NewFile
-from ckpttool.storage.local import OWN_PREFIX, LocalDirectory, exists_error
+from ckpttool.storage.local import LocalDirectory
+from ckpttool.storage.local_files import OWN_PREFIX
+from ckpttool.storage.system import exists_error
 
 __all__ = ["COMMIT_JOURNAL", "NEW_PREFIX", "FileSet", "finish_interrupted"]
 

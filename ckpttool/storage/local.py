@@ -9,77 +9,15 @@ from __future__ import annotations
 
 import errno
 import os
-import stat as stat_module
 from collections.abc import Iterator
-from types import TracebackType
 from typing import NoReturn, Self
 
-from ckpttool.errors import (
-    ChangedError,
-    CkpttoolError,
-    IncompleteError,
-    NoSpaceError,
-    NotFoundError,
-    PermissionDeniedError,
-    RefusedError,
-    StorageError,
-    UnsafeError,
-)
-from ckpttool.storage.base import Directory, FileKind, FileStat, ReadableFile
-from ckpttool.storage.copying import copy_range
+from ckpttool.errors import ChangedError, UnsafeError
+from ckpttool.storage.base import Directory, FileKind, FileStat
+from ckpttool.storage.local_files import LocalFile, LocalNewFile
+from ckpttool.storage.system import exists_error, fsync, raise_os_error, stat_of
 
-__all__ = [
-    "OWN_PREFIX",
-    "TEMPORARY_SUFFIX",
-    "LocalDirectory",
-    "LocalFile",
-    "LocalNewFile",
-    "open_directory",
-    "raise_os_error",
-    "stat_path",
-]
-
-TEMPORARY_SUFFIX = ".ckpttool-tmp"
-#: Files of our own beside a person's: journals, and files that have no name yet.
-OWN_PREFIX = ".ckpttool-"
-
-_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-
-
-def raise_os_error(error: OSError, what: str) -> NoReturn:
-    """Raise our error for an operating system's, saying ``what`` failed."""
-    why = error.strerror or str(error)
-    kind: type[CkpttoolError] = StorageError
-    hint = "check the disk and the mount, then run the command again"
-    if error.errno in _FULL:
-        kind, hint = NoSpaceError, "free some space, or write to another disk"
-    elif error.errno in _DENIED:
-        kind, hint = PermissionDeniedError, "check the owner and the mode (ls -ld) and the mount"
-    elif error.errno in {errno.ENOENT, errno.ENOTDIR}:
-        kind, hint = NotFoundError, ""
-    elif error.errno == errno.ENAMETOOLONG:
-        kind, hint = NotFoundError, "the name is longer than the file system allows"
-    raise kind(what, why=why, hint=hint) from error
-
-
-def _kind_of(mode: int) -> FileKind:
-    if stat_module.S_ISREG(mode):
-        return "file"
-    if stat_module.S_ISDIR(mode):
-        return "directory"
-    return "link" if stat_module.S_ISLNK(mode) else "other"
-
-
-def _stat_of(name: str, result: os.stat_result) -> FileStat:
-    return FileStat(
-        name,
-        _kind_of(result.st_mode),
-        result.st_size,
-        result.st_mtime_ns,
-        result.st_ino,
-        result.st_dev,
-    )
+__all__ = ["LocalDirectory", "open_directory", "stat_path"]
 
 
 def stat_path(path: str) -> FileStat | None:
@@ -89,167 +27,13 @@ def stat_path(path: str) -> FileStat | None:
         PermissionDeniedError, StorageError: the system does not say.
     """
     try:
-        return _stat_of(os.path.basename(path), os.stat(path))
+        return stat_of(os.path.basename(path), os.stat(path))
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None  # ValueError: a NUL in the path, which no file can have
     except OSError as error:
         if error.errno in {errno.ENAMETOOLONG, errno.ELOOP}:
             return None
         raise_os_error(error, f"cannot look at {path}")
-
-
-class LocalFile:
-    """A regular file opened read-only through its directory's descriptor."""
-
-    __slots__ = ("_fd", "_path", "_stat")
-
-    def __init__(self, fd: int, path: str, stat: FileStat) -> None:
-        self._fd = fd
-        self._path = path
-        self._stat = stat
-
-    @property
-    def path(self) -> str:
-        return self._path
-
-    @property
-    def stat(self) -> FileStat:
-        return self._stat
-
-    def pread(self, offset: int, size: int) -> bytes:
-        try:
-            data = os.pread(self._fd, size, offset)
-            while len(data) < size:
-                more = os.pread(self._fd, size - len(data), offset + len(data))
-                if not more:
-                    raise IncompleteError(
-                        f"{self._path} ends too early",
-                        why=f"{size} bytes wanted at offset {offset}, "
-                        f"but the file has {offset + len(data)}",
-                        hint="copy the file again from where it is whole",
-                        id="short-read",
-                    )
-                data += more
-        except OSError as error:
-            raise_os_error(error, f"cannot read {self._path} at offset {offset}")
-        return data
-
-    def fileno(self) -> int | None:
-        return self._fd
-
-    def changed(self) -> bool:
-        now = os.fstat(self._fd)
-        before = self._stat
-        if now.st_nlink == 0 or (now.st_size, now.st_mtime_ns) != (before.size, before.mtime_ns):
-            return True
-        try:
-            named = os.lstat(self._path)
-        except OSError:
-            return True
-        return (named.st_ino, named.st_dev) != (before.inode, before.device)
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-
-class LocalNewFile:
-    """A file under a temporary name in its own directory, until it is committed."""
-
-    def __init__(
-        self, directory: LocalDirectory, name: str, *, overwrite: bool, expected: FileStat | None
-    ) -> None:
-        self._directory = directory
-        self._name = name
-        self._overwrite = overwrite
-        self._expected = expected
-        # A long name with our suffix could pass the 255 bytes that a file system allows.
-        # A name of our own is written under a lock: what a killed process left of it is
-        # simply written over, and whoever cleans up finds it by its beginning.
-        own = name.startswith(OWN_PREFIX)
-        self._temporary = f"{name}~" if own else f".{os.urandom(8).hex()}{TEMPORARY_SUFFIX}"
-        self._path = os.path.join(directory.path, name)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        flags |= os.O_TRUNC if own else os.O_EXCL
-        try:
-            self._fd = os.open(self._temporary, flags, 0o666, dir_fd=directory.descriptor)
-        except OSError as error:
-            raise_os_error(error, f"cannot create {self._path}")
-
-    def write(self, data: bytes | memoryview) -> None:
-        view = memoryview(data)
-        try:
-            while view:
-                view = view[os.write(self._fd, view) :]
-        except OSError as error:
-            raise_os_error(error, f"cannot write {self._path}")
-
-    def copy(self, source: ReadableFile, offset: int, size: int) -> None:
-        try:
-            copy_range(source, offset, size, self._fd, self.write)
-        except OSError as error:
-            raise_os_error(error, f"cannot copy from {source.path} to {self._path}")
-
-    def commit(self) -> None:
-        where = self._directory.descriptor
-        try:
-            _fsync(self._fd)
-            os.close(self._fd)
-            self._fd = -1
-            if self._overwrite:
-                if self._expected is not None:
-                    os.utime(self._temporary, ns=(self._expected.mtime_ns,) * 2, dir_fd=where)
-                    self._directory.check_same(self._expected)
-                os.replace(self._temporary, self._name, src_dir_fd=where, dst_dir_fd=where)
-            else:
-                os.link(self._temporary, self._name, src_dir_fd=where, dst_dir_fd=where)
-                os.unlink(self._temporary, dir_fd=where)
-            self._temporary = ""
-            _fsync(where)
-        except FileExistsError:
-            raise exists_error(self._path) from None
-        except OSError as error:
-            raise_os_error(error, f"cannot write {self._path}")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-        if self._temporary:
-            try:
-                os.unlink(self._temporary, dir_fd=self._directory.descriptor)
-            except OSError as error:
-                if value is None:
-                    raise_os_error(error, f"cannot remove the temporary file of {self._path}")
-            self._temporary = ""
-
-
-def exists_error(path: str) -> RefusedError:
-    """The refusal to write over something."""
-    return RefusedError(
-        f"{path} exists",
-        why="an existing destination is never overwritten unasked",
-        hint="add --overwrite, or choose another name",
-        id="exists",
-    )
-
-
-def _fsync(fd: int) -> None:
-    """Flush to the device; a file system that has no fsync for this (EINVAL) is tolerated."""
-    try:
-        os.fsync(fd)
-    except OSError as error:
-        if error.errno not in {errno.EINVAL, errno.ENOTSUP}:
-            raise
 
 
 class LocalDirectory:
@@ -279,7 +63,7 @@ class LocalDirectory:
             with os.scandir(self.descriptor) as entries:
                 for entry in entries:
                     try:
-                        yield _stat_of(entry.name, entry.stat(follow_symlinks=False))
+                        yield stat_of(entry.name, entry.stat(follow_symlinks=False))
                     except FileNotFoundError:
                         continue  # removed between the listing and the look
         except OSError as error:
@@ -287,14 +71,14 @@ class LocalDirectory:
 
     def itself(self) -> FileStat:
         try:
-            return _stat_of(os.path.basename(self._path), os.fstat(self.descriptor))
+            return stat_of(os.path.basename(self._path), os.fstat(self.descriptor))
         except OSError as error:
             raise_os_error(error, f"cannot look at {self._path}")
 
     def stat(self, name: str) -> FileStat | None:
         self._check(name)
         try:
-            return _stat_of(name, os.stat(name, dir_fd=self.descriptor, follow_symlinks=False))
+            return stat_of(name, os.stat(name, dir_fd=self.descriptor, follow_symlinks=False))
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -312,7 +96,7 @@ class LocalDirectory:
             if error.errno in {errno.ELOOP, errno.ENXIO}:
                 self._refuse(name, "link" if error.errno == errno.ELOOP else "other")
             raise_os_error(error, f"cannot open {path}")
-        stat = _stat_of(name, os.fstat(fd))
+        stat = stat_of(name, os.fstat(fd))
         if stat.kind != "file":
             os.close(fd)
             self._refuse(name, stat.kind)
@@ -417,7 +201,7 @@ class LocalDirectory:
 
     def sync(self) -> None:
         try:
-            _fsync(self.descriptor)
+            fsync(self.descriptor)
         except OSError as error:
             raise_os_error(error, f"cannot make the changes in {self._path} durable")
 

@@ -14,7 +14,7 @@ from ckpttool.errors import CkpttoolError, StorageError
 from ckpttool.limits import Limits
 from ckpttool.ops.verification.bundle import BundleReport, check_bundle
 from ckpttool.storage import Directory, FileStat, open_directory
-from ckpttool.storage.local import raise_os_error
+from ckpttool.storage.system import raise_os_error
 from tests.faults.small import write_small
 from tests.support.faults import Faults, faulty
 from tests.support.handmade import EntryFields, write_bundle

@@ -24,8 +24,9 @@ from ckpttool.ops.rewrite.run import Options
 from ckpttool.ops.verify import verify
 from ckpttool.sources import v2
 from ckpttool.storage import open_directory
-from ckpttool.storage.local import LocalDirectory, raise_os_error
+from ckpttool.storage.local import LocalDirectory
 from ckpttool.storage.lock import LOCK_NAME, DirectoryLock
+from ckpttool.storage.system import raise_os_error
 from tests.support.faults import Faults, faulty
 from tests.support.killing import killed_at_every_change
 

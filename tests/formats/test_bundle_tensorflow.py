@@ -17,7 +17,7 @@ from ckpttool.formats.tensor_bytes import read_strings, string_checksum, variant
 from ckpttool.limits import Limits
 from ckpttool.model import numel
 from ckpttool.storage import open_directory
-from ckpttool.storage.local import LocalFile
+from ckpttool.storage.local_files import LocalFile
 from tests.support import tf_write
 
 tf = pytest.importorskip("tensorflow")

@@ -19,7 +19,7 @@ from ckpttool.errors import (
     UnsafeError,
 )
 from ckpttool.storage import open_directory, stat_path
-from ckpttool.storage.local import raise_os_error
+from ckpttool.storage.system import raise_os_error
 
 
 @pytest.fixture

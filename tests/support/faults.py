@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 
 from ckpttool.errors import IncompleteError
 from ckpttool.storage import Directory, FileStat, ReadableFile
-from ckpttool.storage.local import raise_os_error
+from ckpttool.storage.system import raise_os_error
 
 __all__ = ["Faults", "FaultyFile", "faulty"]
 

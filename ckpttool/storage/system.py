@@ -1,0 +1,79 @@
+"""The operating system's answers in our words: errors, kinds of entries, durability."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as stat_module
+from typing import NoReturn
+
+from ckpttool.errors import (
+    CkpttoolError,
+    NoSpaceError,
+    NotFoundError,
+    PermissionDeniedError,
+    RefusedError,
+    StorageError,
+)
+from ckpttool.storage.base import FileKind, FileStat
+
+__all__ = ["exists_error", "fsync", "kind_of", "raise_os_error", "stat_of"]
+
+_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def raise_os_error(error: OSError, what: str) -> NoReturn:
+    """Raise our error for an operating system's, saying ``what`` failed."""
+    why = error.strerror or str(error)
+    kind: type[CkpttoolError] = StorageError
+    hint = "check the disk and the mount, then run the command again"
+    if error.errno in _FULL:
+        kind, hint = NoSpaceError, "free some space, or write to another disk"
+    elif error.errno in _DENIED:
+        kind, hint = PermissionDeniedError, "check the owner and the mode (ls -ld) and the mount"
+    elif error.errno in {errno.ENOENT, errno.ENOTDIR}:
+        kind, hint = NotFoundError, ""
+    elif error.errno == errno.ENAMETOOLONG:
+        kind, hint = NotFoundError, "the name is longer than the file system allows"
+    raise kind(what, why=why, hint=hint) from error
+
+
+def exists_error(path: str) -> RefusedError:
+    """The refusal to write over something."""
+    return RefusedError(
+        f"{path} exists",
+        why="an existing destination is never overwritten unasked",
+        hint="add --overwrite, or choose another name",
+        id="exists",
+    )
+
+
+def fsync(fd: int) -> None:
+    """Flush to the device; a file system that has no fsync for this (EINVAL) is tolerated."""
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno not in {errno.EINVAL, errno.ENOTSUP}:
+            raise
+
+
+def kind_of(mode: int) -> FileKind:
+    """What the mode of an entry says it is."""
+    if stat_module.S_ISREG(mode):
+        return "file"
+    if stat_module.S_ISDIR(mode):
+        return "directory"
+    return "link" if stat_module.S_ISLNK(mode) else "other"
+
+
+def stat_of(name: str, result: os.stat_result) -> FileStat:
+    """What the system says of an entry, in our words."""
+    return FileStat(
+        name,
+        kind_of(result.st_mode),
+        result.st_size,
+        result.st_mtime_ns,
+        result.st_ino,
+        result.st_dev,
+    )
