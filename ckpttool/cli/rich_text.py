@@ -6,6 +6,7 @@ import io
 import re
 
 from rich.console import Console
+from rich.theme import Theme
 
 from ckpttool.cli.screen import Screen
 
@@ -41,6 +42,7 @@ class RichText:
             markup=False,
             emoji=False,
             highlight=False,
+            theme=Theme({"markdown.code": "cyan"}),  # the default has a black background
         )
 
     def render(self, item: object) -> str:

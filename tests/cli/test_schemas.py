@@ -64,6 +64,7 @@ DOCUMENTS: list[tuple[list[str], int]] = [
     (["cp", "damaged/flipped-bit", "copied/ckpt-3", "--salvage"], 3),
     (["mv", "module/encoder", "copied/ckpt-4", "-n"], 0),
     (["repartition", "mlp-v1", "copied/ckpt-5", "--shards", "2"], 0),
+    (["edit", "mlp-v1", "copied/ckpt-8", "--strip-optimizer"], 0),
     (["average", "keras3/@3", "keras3/@4", "-o", "copied/ckpt-6"], 0),
     (["merge", "two-shards", "dtypes/all", "-o", "copied/ckpt-7"], 0),
 ]

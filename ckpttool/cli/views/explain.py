@@ -47,7 +47,9 @@ class ExplainView(View):
         if self._result.single:
             from rich.markdown import Markdown
 
-            yield Markdown(self._result.entries[0].text, hyperlinks=False)
+            entry = self._result.entries[0]
+            yield screen.style(entry.title, "bold") + "\n\n"
+            yield Markdown(entry.text.partition("\n")[2], hyperlinks=False)
             return
         if self._result.exit_code is not None:
             yield f"{screen.style(str(self._result.exit_code), 'bold')}  {self._result.meaning}\n"
