@@ -21,7 +21,11 @@ from ckpttool.formats.wire import fields, read_varint, signed32
 from ckpttool.limits import Limits
 from ckpttool.storage.base import ReadableFile
 
-__all__ = ["BundleIndex", "Entry", "Header", "SliceSpec"]
+__all__ = ["OBJECT_GRAPH_KEY", "BundleIndex", "Entry", "Header", "SliceSpec"]
+
+#: The key of the object graph, which only an object-based checkpoint has
+#: (tensorflow/python/trackable/base.py).
+OBJECT_GRAPH_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 #: The version of the bundle format that this module reads (kTensorBundleVersion).
 _VERSION = 1

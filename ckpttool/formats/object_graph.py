@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from ckpttool.errors import CorruptError, LimitError
 from ckpttool.formats import wire
+from ckpttool.formats.bundle import OBJECT_GRAPH_KEY
 from ckpttool.limits import Limits
 
 __all__ = [
@@ -27,9 +28,6 @@ __all__ = [
     "Slot",
     "parse_object_graph",
 ]
-
-#: The key of the graph in a checkpoint (tensorflow/python/trackable/base.py).
-OBJECT_GRAPH_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 #: The name of the attribute that holds a variable's value.
 VARIABLE_VALUE = "VARIABLE_VALUE"

@@ -17,7 +17,6 @@ from ckpttool.formats.dtypes import BY_NAME, dtype_name
 from ckpttool.limits import Limits
 from ckpttool.model import KINDS, Kind, Variable
 from ckpttool.ops.wanted import Wanted, wanted
-from ckpttool.sources.naming import Label, NameStyle
 from ckpttool.sources.registry import open_source
 from ckpttool.sources.v2 import BundleSource
 
@@ -25,8 +24,10 @@ if TYPE_CHECKING:
     from ckpttool.formats.bundle import Entry
     from ckpttool.formats.bundle_scan import Lines
     from ckpttool.sources.base import Source
+    from ckpttool.sources.kinds import Label
+    from ckpttool.sources.naming import NameStyle
 
-__all__ = ["SORTS", "Listing", "Look", "NameStyle", "SortKey", "list_variables"]
+__all__ = ["SORTS", "Listing", "Look", "SortKey", "list_variables"]
 
 SortKey = Literal["name", "bytes", "params", "shape", "dtype", "kind", "shard"]
 SORTS: tuple[SortKey, ...] = ("name", "bytes", "params", "shape", "dtype", "kind", "shard")

@@ -64,7 +64,9 @@ def wanted(
 
 
 def _globs(patterns: Iterable[str]) -> re.Pattern[str] | None:
+    patterns = list(patterns)
+    if not patterns:
+        return None
     from fnmatch import translate
 
-    alternatives = [translate(pattern) for pattern in patterns]
-    return re.compile("|".join(alternatives)) if alternatives else None
+    return re.compile("|".join(map(translate, patterns)))

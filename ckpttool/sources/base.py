@@ -12,11 +12,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self
 
 from ckpttool.model import Shard, Variable
-from ckpttool.sources.selection import Selection
-from ckpttool.storage.base import ReadableFile
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from ckpttool.sources.selection import Selection
+    from ckpttool.storage.base import ReadableFile
 
 __all__ = ["Extent", "Read", "Source", "SourceKind", "Style"]
 

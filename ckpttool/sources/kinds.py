@@ -17,7 +17,10 @@ from typing import Literal
 
 from ckpttool.model import Kind
 
-__all__ = ["SCOPE_OPENINGS", "kind_of_ending", "kind_of_name"]
+__all__ = ["SCOPE_OPENINGS", "Label", "kind_of_ending", "kind_of_name", "label_of_name"]
+
+#: A variable's readable name and its kind.
+Label = tuple[str, Kind]
 
 #: Names of TF 1.x optimizers, as their slots carry them.
 _SLOT_NAMES = (
@@ -127,6 +130,11 @@ def kind_of_name(name: str) -> Kind:
     if "_slot_" in last and last.endswith(_MESH_SLOTS):
         return "optimizer"
     return "model"
+
+
+def label_of_name(key: str) -> Label:
+    """The label of a key of a name-based checkpoint: the key itself, and its kind."""
+    return key, kind_of_name(key)
 
 
 def kind_of_ending(ending: str) -> Kind:

@@ -18,7 +18,7 @@ from typing import Literal
 from ckpttool.formats.object_graph import OBJECT_GRAPH_KEY, VARIABLE_VALUE, ObjectGraph
 from ckpttool.model import Kind
 from ckpttool.sources.graph_walk import WalkedGraph, walk_graph
-from ckpttool.sources.kinds import kind_of_name
+from ckpttool.sources.kinds import Label, kind_of_name, label_of_name
 
 __all__ = [
     "GraphNames",
@@ -34,9 +34,6 @@ __all__ = [
 #: What `--names` shows: the readable name, the literal key, or the object path.
 NameStyle = Literal["full", "key", "path"]
 
-#: A variable's readable name and its kind.
-Label = tuple[str, Kind]
-
 _ATTRIBUTES = "/.ATTRIBUTES/"
 _VALUE = _ATTRIBUTES + VARIABLE_VALUE
 _SLOT = "/.OPTIMIZER_SLOT/"
@@ -49,11 +46,6 @@ _MEANINGLESS = re.compile(
 _MEANINGLESS_OPENINGS = ("Variable", "ShardedV", "SyncOnRe", "StateVar", "total", "count")
 
 _ESCAPE = re.compile(r"\.[.S]")
-
-
-def label_of_name(key: str) -> Label:
-    """The label of a key of a name-based checkpoint: the key itself, and its kind."""
-    return key, kind_of_name(key)
 
 
 def label_of_key(key: str) -> Label:

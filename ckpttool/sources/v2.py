@@ -13,23 +13,26 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from ckpttool.errors import CkpttoolError, LimitError, NotFoundError
-from ckpttool.formats.bundle import BundleIndex, Entry, SliceSpec
+from ckpttool.formats.bundle import OBJECT_GRAPH_KEY, BundleIndex, Entry, SliceSpec
 from ckpttool.formats.dtypes import BY_NUMBER, dtype_name
-from ckpttool.formats.object_graph import OBJECT_GRAPH_KEY, parse_object_graph
 from ckpttool.limits import Limits
 from ckpttool.model import Shard, Variable, VariableSlice
-from ckpttool.sources.address import Resolved
-from ckpttool.sources.base import Extent, Read, SourceKind, Style
 from ckpttool.sources.filenames import index_name, split_number
-from ckpttool.sources.naming import GraphNames, Label, label_of_key, label_of_name
-from ckpttool.sources.selection import Selection
+from ckpttool.sources.kinds import Label, label_of_name
 from ckpttool.sources.shard_files import ShardFiles
-from ckpttool.sources.step import step_of
-from ckpttool.sources.v2_values import BundleValues
-from ckpttool.storage import Directory, ReadableFile, open_directory
+from ckpttool.storage import open_directory
 
+# A listing reads no values, and only an object-based one needs names from a graph: what
+# these take is imported where it is needed, for it would be a tenth of a listing's time.
 if TYPE_CHECKING:
     import numpy as np
+
+    from ckpttool.sources.address import Resolved
+    from ckpttool.sources.base import Extent, Read, SourceKind, Style
+    from ckpttool.sources.naming import GraphNames
+    from ckpttool.sources.selection import Selection
+    from ckpttool.sources.v2_values import BundleValues
+    from ckpttool.storage import Directory, ReadableFile
 
 __all__ = ["BundleSource", "open_resolved"]
 
@@ -103,13 +106,7 @@ class BundleSource:
             raise
         header = self.index.header
         self._files = ShardFiles(directory, prefix, header.num_shards)
-        self._values = BundleValues(
-            self._files,
-            big_endian=header.big_endian,
-            limits=limits,
-            location=location,
-            index_changed=self._index_file.changed,
-        )
+        self._opened_values: BundleValues | None = None
         self._graph_entry = self.index.get(_GRAPH_KEY)
         self._names: GraphNames | None = None
         self._label: Labeller | None = None
@@ -135,7 +132,11 @@ class BundleSource:
     @property
     def step(self) -> int | None:
         number = split_number(self._prefix)[1]
-        return step_of(self._directory, self._prefix, self.index) if number is None else number
+        if number is not None:
+            return number
+        from ckpttool.sources.step import step_of
+
+        return step_of(self._directory, self._prefix, self.index)
 
     @property
     def names(self) -> GraphNames | None:
@@ -144,6 +145,9 @@ class BundleSource:
         None for a name-based one, and (with a note) where the graph cannot be read.
         """
         if self._graph_entry is not None and self._label is None:
+            from ckpttool.formats.object_graph import parse_object_graph
+            from ckpttool.sources.naming import GraphNames, label_of_key
+
             self._label = label_of_key
             try:
                 self._names = GraphNames(parse_object_graph(self.graph_bytes(), self._limits))
@@ -289,8 +293,9 @@ class BundleSource:
         """What gives a key its name and kind; parses the object graph, as ``names``."""
         if self._graph_entry is None:
             return label_of_name
-        _ = self.names  # sets the labeller
-        return self._label or label_of_key
+        _ = self.names
+        assert self._label is not None, "`names` sets it"
+        return self._label
 
     def graph_bytes(self) -> bytes:
         """The serialised object graph; only an object-based checkpoint has one.
@@ -308,6 +313,8 @@ class BundleSource:
                 hint="if the file is trusted, raise object_graph_bytes in CKPTTOOL_LIMITS",
                 id="limit-object-graph-bytes",
             )
+        from ckpttool.sources.selection import Selection
+
         selection = Selection.whole(variable.shape or ())
         return b"".join(self._values.strings(variable, selection, check=True))
 
@@ -333,6 +340,20 @@ class BundleSource:
         )
 
     # Values ---------------------------------------------------------------------------
+
+    @property
+    def _values(self) -> BundleValues:
+        if self._opened_values is None:
+            from ckpttool.sources.v2_values import BundleValues
+
+            self._opened_values = BundleValues(
+                self._files,
+                big_endian=self.index.header.big_endian,
+                limits=self._limits,
+                location=self.location,
+                index_changed=self._index_file.changed,
+            )
+        return self._opened_values
 
     def chunks(
         self, variable: Variable, selection: Selection, *, check: bool = True

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ckpttool.cli import options
 from ckpttool.cli.output import Output
 from ckpttool.cli.views.list import ListView
-from ckpttool.model import Kind
-from ckpttool.ops.list import SORTS, NameStyle, SortKey, list_variables
+from ckpttool.ops.list import SORTS, SortKey, list_variables
+
+if TYPE_CHECKING:
+    from ckpttool.model import Kind
+    from ckpttool.sources.naming import NameStyle
 
 __all__ = ["command"]
 
