@@ -122,7 +122,10 @@ def rewriting(function: _F) -> _F:
         options.overwrite,
         click.option("--verify", is_flag=True, help="Read the result back and check all of it."),
         click.option(
-            "--check", is_flag=True, help="Compare all that is read with its checksums on the way."
+            "--verify-source",
+            "check",
+            is_flag=True,
+            help="Compare all that is read with its checksums on the way.",
         ),
     ):
         wrapped = option(wrapped)
