@@ -232,24 +232,26 @@ def _table_kind(head: bytes, end: bytes) -> str | None:
     """
     is_table = end.endswith(_TABLE_MAGIC)
     # TensorFlow 1.14 and later may compress the first block of a small index.
-    entry = _FIRST_ENTRY.match(head if head[:1] == b"\0" else _snappy_literal(head))
+    entry = re.match(_FIRST_ENTRY, head if head[:1] == b"\0" else _snappy_literal(head))
     if entry is None:
         return "table" if is_table else None
     if is_table:
         return "tf-v1" if entry[1] == b"\x0a" else "tf-v2-index"
     # The end is missing: only what TensorFlow itself writes is recognised.
-    if _V2_HEADER.match(head):
+    if re.match(_V2_HEADER, head):
         return "tf-v2-index"
-    return "tf-v1" if _V1_HEADER.match(head) else None
+    return "tf-v1" if re.match(_V1_HEADER, head) else None
 
 
+# Patterns are compiled when they are first used: doing it at import would cost every
+# command 2 ms, and the usual file needs one of them.
 #: No shared and no own bytes of a key, the length of the value, its first byte.
-_FIRST_ENTRY = re.compile(rb"\0\0[\x80-\xff]{0,4}[\0-\x7f]([\x08\x10\x1a\x0a])", re.DOTALL)
+_FIRST_ENTRY = rb"\0\0[\x80-\xff]{0,4}[\0-\x7f]([\x08\x10\x1a\x0a])"
 #: The number of shards, and a version that was produced by 1.
-_V2_HEADER = re.compile(rb"\0\0.\x08[\x80-\xff]{0,4}[\0-\x7f]\x1a\x02\x08\x01", re.DOTALL)
+_V2_HEADER = rb"(?s)\0\0.\x08[\x80-\xff]{0,4}[\0-\x7f]\x1a\x02\x08\x01"
 #: The first variable's message, in the meta message, in the value.
 _LENGTH = rb"[\x80-\xff]{0,4}[\0-\x7f]"
-_V1_HEADER = re.compile(rb"\0\0" + (_LENGTH + rb"\x0a") * 3 + rb"[\0-\x7f]", re.DOTALL)
+_V1_HEADER = rb"\0\0" + (_LENGTH + rb"\x0a") * 3 + rb"[\0-\x7f]"
 
 
 def _snappy_literal(head: bytes) -> bytes:
@@ -348,24 +350,22 @@ def _archive_kind(start: bytes, otherwise: str) -> str:
 # Protobuf messages have no magic number: these are the fields that their writers put
 # first. Lengths are skipped, because they run past what is looked at.
 _NAME = rb"\x0a" + _LENGTH + rb"\x0a" + _LENGTH + rb"[ -~]{1,400}?"
-_PROTOBUF: tuple[tuple[re.Pattern[bytes], str], ...] = (
+_PROTOBUF: tuple[tuple[bytes, str], ...] = (
     # SavedModel: saved_model_schema_version 1, then a MetaGraphDef
-    (re.compile(rb"\x08\x01\x12" + _LENGTH + rb"[\x0a\x12\x1a\x22\x2a\x32\x3a]"), "savedmodel-pb"),
+    (rb"\x08\x01\x12" + _LENGTH + rb"[\x0a\x12\x1a\x22\x2a\x32\x3a]", "savedmodel-pb"),
     # ModelProto: ir_version from 3 on, then producer_name, graph or opset_import
-    (re.compile(rb"\x08[\x03-\x20](?:\x12.[ -~]|\x3a" + _LENGTH + rb"\x0a|\x42.\x0a)"), "onnx"),
+    (rb"\x08[\x03-\x20](?:\x12.[ -~]|\x3a" + _LENGTH + rb"\x0a|\x42.\x0a)", "onnx"),
     # GraphDef: a node with its name and op
-    (re.compile(_NAME + rb"\x12" + _LENGTH + rb"[A-Z_][0-9A-Za-z_>]"), "graphdef"),
+    (_NAME + rb"\x12" + _LENGTH + rb"[A-Z_][0-9A-Za-z_>]", "graphdef"),
     # MindSpore's Checkpoint: a name, then a tensor with its shape and its type in words
     (
-        re.compile(
-            _NAME + rb"\x12" + _LENGTH + rb"(?:\x08" + _LENGTH + rb"){0,8}"
-            rb"\x12" + _LENGTH + rb"(?:B?Float|U?Int|Bool)"
-        ),
+        _NAME + rb"\x12" + _LENGTH + rb"(?:\x08" + _LENGTH + rb"){0,8}"
+        rb"\x12" + _LENGTH + rb"(?:B?Float|U?Int|Bool)",
         "mindspore",
     ),
     # MetaGraphDef: a MetaInfoDef that begins with the list of ops
     (
-        re.compile(rb"\x0a" + _LENGTH + rb"\x12" + (_LENGTH + rb"\x0a") * 2 + rb".[A-Z_]"),
+        rb"\x0a" + _LENGTH + rb"\x12" + (_LENGTH + rb"\x0a") * 2 + rb".[A-Z_]",
         "metagraph",
     ),
 )
@@ -373,7 +373,7 @@ _PROTOBUF: tuple[tuple[re.Pattern[bytes], str], ...] = (
 
 def _protobuf_kind(head: bytes) -> str | None:
     for pattern, kind in _PROTOBUF:
-        if pattern.match(head):
+        if re.match(pattern, head):
             return kind
     return None
 
@@ -388,25 +388,25 @@ def _is_text(head: bytes, size: int) -> bool:
     return not re.search(r"[\0-\x08\x0e-\x1f\x7f]", text)
 
 
-_TEXT: tuple[tuple[re.Pattern[bytes], str], ...] = (
+_TEXT: tuple[tuple[bytes, str], ...] = (
     (
-        re.compile(
+        (
             rb"(?:\s|#[^\n]*\n)*(?:model_checkpoint_path|all_model_checkpoint_(?:paths|timestamps)"
             rb"|last_preserved_timestamp)\s*:"
         ),
         "state",
     ),
-    (re.compile(rb"\s*<(?:!doctype\s+html|html|head|body|script)\b", re.IGNORECASE), "html"),
-    (re.compile(rb"\s*<\?xml|\s*<Error>"), "xml"),
-    (re.compile(rb'\s*\{\s*"(?:format"|modelTopology"|weightsManifest")'), "tfjs"),
-    (re.compile(rb'\s*[{\[]\s*["\]}\[{0-9]'), "json"),
-    (re.compile(rb"(?:\s|#[^\n]*\n)*(?:node|meta_info_def|graph_def)\s*:?\s*\{"), "graph-text"),
+    (rb"(?i)\s*<(?:!doctype\s+html|html|head|body|script)\b", "html"),
+    (rb"\s*<\?xml|\s*<Error>", "xml"),
+    (rb'\s*\{\s*"(?:format"|modelTopology"|weightsManifest")', "tfjs"),
+    (rb'\s*[{\[]\s*["\]}\[{0-9]', "json"),
+    (rb"(?:\s|#[^\n]*\n)*(?:node|meta_info_def|graph_def)\s*:?\s*\{", "graph-text"),
 )
 
 
 def _text_kind(head: bytes) -> str:
     text = head.removeprefix(b"\xef\xbb\xbf")
     for pattern, kind in _TEXT:
-        if pattern.match(text):
+        if re.match(pattern, text):
             return kind
     return "text"
