@@ -172,8 +172,8 @@ class Listing:
             return []
         named = ", ".join(map(files.path, absent[:_NAMED]))
         more = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
-        verb = "is" if len(absent) == 1 else "are"
-        return [f"{named}{more} {verb} missing: their variables are listed, and cannot be read"]
+        verb, whose = ("is", "its") if len(absent) == 1 else ("are", "their")
+        return [f"{named}{more} {verb} missing: {whose} variables are listed, but cannot be read"]
 
     def _noted(self, found: Iterable[Variable]) -> Iterator[Variable]:
         """Keep in mind how many there are, and the shards that hold them."""
