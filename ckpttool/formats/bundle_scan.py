@@ -28,7 +28,9 @@ from ckpttool.model import numel
 
 __all__ = ["Lines", "Texts", "scan"]
 
-#: Openings, heads and patterns that are remembered before all are forgotten.
+#: Bytes of a block here at most; its entries are all held at once. TensorFlow's have 256 KiB.
+_BLOCK = 4 * 2**20
+#: Openings, contexts, heads and patterns that are remembered before all are forgotten.
 _KNOWN = 16384
 #: Endings that are remembered.
 _ENDINGS = 1024
@@ -139,7 +141,7 @@ class _Scanner:
         self._index = index
         self._texts = texts
         self._sharded = index.header.num_shards != 1
-        self._learned = 0
+        self._remembered = 0
         self._contexts: dict[tuple[int, bytes | None], _Context] = {}
         self._heads: dict[bytes, _Head] = {}
         self._endings: dict[bytes, bytes] = {}
@@ -152,6 +154,8 @@ class _Scanner:
             _UnusualError, IndexError: it has something that is not handled here.
         """
         data, starts = block.data, block.starts
+        if len(data) > _BLOCK:
+            raise _UnusualError
         begin, count = 0, 0
         if last is None:  # the header comes first; BundleIndex has read it
             begin, count = 3 + data[2], 1
@@ -208,7 +212,7 @@ class _Scanner:
         The entry of a restart point shares nothing and has all of its key in its opening;
         it is not met again, so it is not remembered.
         """
-        if self._learned + len(self._contexts) + len(self._heads) + len(self._patterns) > _KNOWN:
+        if self._remembered > _KNOWN:
             self._forget()
         shared, own_length, size = opening[0], opening[1], opening[2]
         split = 3 + own_length
@@ -234,7 +238,7 @@ class _Scanner:
         like = shared, own, split + size, mask, fixed, text, known, context
         if shared:
             before[opening] = like
-            self._learned += 1
+            self._remembered += 1
         return like
 
     def _pattern(self, opening: int, offset: int, tail: bytes) -> tuple[bytes, bytes]:
@@ -253,6 +257,7 @@ class _Scanner:
         before, behind = bytes(opening), bytes(_CRC_BYTES)
         pattern = before + mask + b"\xff" * len(tail) + behind, before + fixed + tail + behind
         self._patterns[opening, offset, tail] = pattern
+        self._remembered += 1
         return pattern
 
     def _read_head(self, head: bytes) -> _Head:
@@ -278,12 +283,14 @@ class _Scanner:
             raise _UnusualError
         found = _Head(tail, self._texts.of_entry(entry._replace(size=size)).encode())
         self._heads[head] = found
+        self._remembered += 1
         return found
 
     def _context(self, length: int, tail: bytes | None) -> _Context:
         context = self._contexts.get((length, tail))
         if context is None:
             context = self._contexts[length, tail] = _Context(self, length, tail)
+            self._remembered += 1
         return context
 
     def _of_ending(self, ending: bytes) -> bytes | None:
@@ -308,7 +315,7 @@ class _Scanner:
 
     def _forget(self) -> None:
         """Start anew, before what is remembered grows past a bound."""
-        self._learned = 0
+        self._remembered = 0
         self._contexts.clear()
         self._heads.clear()
         self._endings.clear()

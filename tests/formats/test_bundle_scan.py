@@ -167,6 +167,13 @@ def test_what_is_remembered_stays_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     assert general == 0
 
 
+def test_a_huge_block_is_left_to_the_general_way() -> None:
+    names = sorted(f"w{number}".encode() for number in range(200_000))
+    items = [(b"", header()), *((name, usual(1, (8,))) for name in names)]
+    _, general = both_ways(handmade.build_table(items, block_size=2**30))
+    assert general == 200_000
+
+
 def test_one_odd_block_leaves_the_others_alone() -> None:
     items = transformer(300)
     items[4000] = (items[4000][0], entry(7, (), size=5, crc=1))
