@@ -108,11 +108,12 @@ def decide(facts: RunFacts, retention: Retention, now: float) -> Outcome:
         _decision(item, item.prefix in places, chosen, shields, retention)
         for item in sorted(
             facts.checkpoints,
+            # First those that no rule speaks about, then series by series, oldest first.
             key=lambda item: (
-                item.series,
                 places.get(item.prefix, -1),
-                item.number or 0,
-                item.time,
+                item.series,
+                -1 if item.number is None else item.number,
+                item.prefix,
             ),
         )
     ]
@@ -182,7 +183,7 @@ def _groups(
             series.setdefault(item.series, []).append(item)
         elif item.listed is not None:
             series.setdefault("", []).append(item)
-    return list(series.values())
+    return [members for _, members in sorted(series.items())]
 
 
 def _agreed_order(
