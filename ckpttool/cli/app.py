@@ -34,6 +34,7 @@ COMMANDS = {
     "cp": "Copy a whole checkpoint: every data file and the graph, the index last.",
     "mv": "Move or rename a whole checkpoint: every data file and the graph.",
     "repartition": "Write the same variables in other data files or other slices.",
+    "edit": "Rename, drop, cast or re-key variables, into a new checkpoint.",
     "average": "Write the mean of several checkpoints of one model.",
     "merge": "Write the variables of several checkpoints as one.",
     "explain": "Explain an error id or an exit code.",
@@ -45,7 +46,7 @@ ALIASES = {"ls": "list", "get": "load"}
 SECTIONS = {
     "Look and check": ("inspect", "list", "load", "verify", "state", "latest"),
     "Keep and remove": ("rm", "prune"),
-    "Write": ("cp", "mv", "repartition", "average", "merge"),
+    "Write": ("cp", "mv", "repartition", "edit", "average", "merge"),
     "Help": ("explain", "doctor", "completion"),
 }
 

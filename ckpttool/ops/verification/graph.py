@@ -9,6 +9,7 @@ from ckpttool.errors import CkpttoolError, LimitError
 from ckpttool.formats.bundle import Entry
 from ckpttool.formats.dtypes import STRING, dtype_name
 from ckpttool.formats.object_graph import parse_object_graph
+from ckpttool.formats.saved_names import saved_under
 from ckpttool.formats.tensor_bytes import read_strings
 from ckpttool.limits import Limits
 from ckpttool.ops.verification.contents import GRAPH_KEY, Contents, name_of
@@ -59,7 +60,7 @@ def check_graph(
     if graph is None:
         report.skip(name, "the keys of the object graph: its bytes are damaged or not here")
         return
-    keys = {key.encode("utf-8", "surrogateescape") for key in graph.keys}
+    keys = set(graph.keys)
     del data, graph
     _compare(keys, contents, report)
 
@@ -101,25 +102,34 @@ def _read(
     return strings[0] if checksum == entry.crc32c else None
 
 
-def _compare(keys: set[bytes], contents: Contents, report: Report) -> None:
+def _compare(keys: set[str], contents: Contents, report: Report) -> None:
     """The keys that the graph speaks of against those of the index."""
     unknown = 0
     examples: list[str] = []
     missing = set(keys)
     for entry in contents.again():
-        key = entry.key
+        key = entry.key.decode("utf-8", "surrogateescape")
         if key in keys:
             missing.discard(key)
-        elif key != GRAPH_KEY and (key not in contents.parts or contents.parts[key].owner is None):
-            unknown += 1
-            if len(examples) < _NAMES_SHOWN:
-                examples.append(name_of(key))
+            continue
+        if entry.key == GRAPH_KEY:
+            continue
+        part = contents.parts.get(entry.key)
+        if part is not None and part.owner is not None:
+            continue
+        stem = saved_under(key, keys)
+        if stem is not None:
+            missing.discard(stem)
+            continue
+        unknown += 1
+        if len(examples) < _NAMES_SHOWN:
+            examples.append(name_of(entry.key))
     if contents.whole:  # else a missing entry may be in the block that is lost
         for key in sorted(missing):
             report.add(
                 "object-graph-key-missing",
                 "error",
-                name_of(key),
+                key,
                 "the object graph refers to it, and the index has no such entry",
             )
     if unknown:
