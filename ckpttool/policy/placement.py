@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from heapq import heapify, heapreplace
+from typing import NamedTuple
 
 from ckpttool.errors import UsageError
 
 __all__ = ["Piece", "Placed", "balanced", "bounded", "by_hash", "by_rule", "in_turn"]
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """A variable, or part ``part`` of it (counted from 0; None for a whole one)."""
 
     name: str
@@ -26,8 +25,7 @@ class Piece:
     part: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(NamedTuple):
     """A piece, the shard that it goes to, and why."""
 
     piece: Piece
@@ -45,14 +43,15 @@ def balanced(pieces: Sequence[Piece], shards: int) -> list[Placed]:
     _check(shards)
     load = [(0, shard) for shard in range(shards)]
     heapify(load)
-    placed: dict[int, Placed] = {}
+    chosen = [0] * len(pieces)
     order = sorted(range(len(pieces)), key=lambda at: (-pieces[at].nbytes, _sort_key(pieces[at])))
     for at in order:
         nbytes, shard = load[0]
         heapreplace(load, (nbytes + pieces[at].nbytes, shard))
-        reason = f"fewest bytes ({nbytes}) when it was its turn, largest first"
-        placed[at] = Placed(pieces[at], shard, reason)
-    return [placed[at] for at in range(len(pieces))]
+        chosen[at] = shard
+    # One text for all: there may be a million of them.
+    reason = "largest first, each to the data file with the fewest bytes so far"
+    return [Placed(piece, shard, reason) for piece, shard in zip(pieces, chosen, strict=True)]
 
 
 def bounded(pieces: Sequence[Piece], max_bytes: int) -> list[Placed]:

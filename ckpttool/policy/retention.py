@@ -108,9 +108,9 @@ def decide(facts: RunFacts, retention: Retention, now: float) -> Outcome:
         _decision(item, item.prefix in places, chosen, shields, retention)
         for item in sorted(
             facts.checkpoints,
-            # First those that no rule speaks about, then series by series, oldest first.
+            # Series by series, oldest first; at last those that no rule speaks about.
             key=lambda item: (
-                places.get(item.prefix, -1),
+                places.get(item.prefix, len(places)),
                 item.series,
                 -1 if item.number is None else item.number,
                 item.prefix,
@@ -155,8 +155,7 @@ def _recency(changed: float, min_age: float, now: float) -> Reason | None:
     if min_age > 0 and 0 <= now - changed < min_age:
         return Reason(
             "in-flight",
-            f"changed {duration(now - changed)} ago, so a save may be under way "
-            f"(--min-age {min_age:g})",
+            f"changed {duration(now - changed)} ago: a save may be under way",
         )
     return _future(changed, min_age, now)
 

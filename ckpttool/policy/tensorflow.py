@@ -91,14 +91,13 @@ def _manager(
         if swept.outcome == "preserved":
             result.keep[swept.prefix] = Reason(
                 "keep-every-n-hours",
-                f"{duration(swept.since_preserved)} after the last preserved one "
-                f"(--keep-every-n-hours {every:g})",
+                f"{duration(swept.since_preserved)} after the last preserved",
             )
             result.unlisted.add(swept.prefix)
             continue
         text = f"older than the newest {retention.max_to_keep}"
         if every:
-            text += f", and only {duration(swept.since_preserved)} after the last preserved one"
+            text += f", only {duration(swept.since_preserved)} after the last preserved"
         result.drop[swept.prefix] = Reason("max-to-keep", text)
         # Rounded down, so that what is suggested suffices.
         hours = swept.since_preserved / _HOUR
@@ -136,7 +135,7 @@ def _saver(
         if evicted.outcome == "preserved":
             result.keep[evicted.prefix] = Reason(
                 "keep-every-n-hours",
-                f"{duration(late)} past the grid of --keep-every-n-hours {hours:g}",
+                f"{duration(late)} past a time of the every-{hours:g}-hours grid",
             )
             result.unlisted.add(evicted.prefix)
             continue

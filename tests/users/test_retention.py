@@ -239,7 +239,7 @@ def test_d30_hours_survivors_are_extra_and_say_why(
         if entry["reasons"][0]["rule"] == "keep-every-n-hours"
     }
     assert set(hourly) == {"ckpt-2", "ckpt-4"}
-    assert "2 h after the last preserved one" in hourly["ckpt-2"]
+    assert "2 h after the last preserved" in hourly["ckpt-2"]
     assert listed(run) == ("ckpt-5", "ckpt-6")
     # They are protected now, though the state file does not list them.
     data = run_json(run_cli, "prune", run, "--scope", "all", "--max-to-keep", "1", "-y")

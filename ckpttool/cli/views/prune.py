@@ -21,6 +21,8 @@ __all__ = ["PruneView", "policy_data", "prune_data"]
 #: forms have all.
 _SHOWN = 40
 _EDGE = 10
+#: Columns from which on there is room to say what would have kept each one that goes.
+_WIDE = 100
 _ORDERS = {
     "state": "the list in the state file",
     "name": "the number in the name",
@@ -116,7 +118,7 @@ class PruneView(View):
             Column("size", "right"),
             Column("why"),
         ]
-        if any(decision.unless for decision in self._plan.delete):
+        if screen.width >= _WIDE and any(decision.unless for decision in self._plan.delete):
             columns.append(Column("stays with", style="dim"))
         rows = [*self._rows(self._plan.delete), *self._rows(self._plan.keep)]
         rows += [

@@ -87,6 +87,7 @@ def gather(directory: LocalDirectory, found: Survey, request: Request, limits: L
     checkpoints = []
     for prefix, stored in found.stored.items():
         place, stamp = listed.get(prefix, (None, None))
+        lack = missing(directory, stored, limits) if missing_by_names(stored) else ""
         step = step_inside(directory, prefix, limits) if by_step and stored.v2 else None
         checkpoints.append(
             CheckpointFacts(
@@ -97,12 +98,12 @@ def gather(directory: LocalDirectory, found: Survey, request: Request, limits: L
                 changed=stored.changed_ns / 1e9,
                 nbytes=stored.nbytes,
                 step=step,
-                missing=missing(directory, stored, limits) if missing_by_names(stored) else "",
+                missing=lack,
                 listed=place,
                 stamp=stamp,
                 named_by=tuple(named.get(prefix, ())),
                 pinned=labels.get(prefix, ""),
-                preserved=preserved.get(prefix, ""),
+                preserved="" if lack else preserved.get(prefix, ""),
             )
         )
     result.facts = RunFacts(
@@ -243,7 +244,6 @@ def _preserved(
         early = stored.number is not None and stored.number < lowest.get(stored.series, 0)
         if early or stored.saved_ns / 1e9 <= last_preserved + 1:
             preserved[name] = (
-                "a CheckpointManager does not list it and wrote what came after, so it may "
-                "have preserved it (keep_checkpoint_every_n_hours)"
+                "unlisted and older than what is listed: TensorFlow may have preserved it"
             )
     return preserved
