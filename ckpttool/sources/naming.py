@@ -24,6 +24,7 @@ __all__ = [
     "GraphNames",
     "Label",
     "NameStyle",
+    "key_of_path",
     "kind_of_name",
     "label_of_key",
     "label_of_name",
@@ -78,6 +79,11 @@ def path_of_key(key: str) -> str:
     attribute too, and a name-based one spells no path.
     """
     return key.removesuffix(_VALUE) or key
+
+
+def key_of_path(path: str) -> str:
+    """The key of a variable's value whose path, as `path_of_key` spells it, this is."""
+    return path + _VALUE
 
 
 def readable_path(path: str) -> str:

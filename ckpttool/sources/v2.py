@@ -319,9 +319,18 @@ class BundleSource:
         return b"".join(self._values.strings(variable, selection, check=True))
 
     def _named_entry(self, name: str) -> Entry | None:
-        """The entry of a readable name or an object path."""
-        key = self.names.key_of(name) if self.names else None
-        return None if key is None else self.index.get(key.encode("utf-8", "surrogateescape"))
+        """The entry of a readable name or an object path.
+
+        What the graph does not know, all where it cannot be read, goes by the path that
+        its key spells; `variables` gives it that name, so it is found by it.
+        """
+        if self._graph_entry is None:
+            return None
+        from ckpttool.sources.naming import key_of_path
+
+        known = self.names
+        key = (known.key_of(name) if known else None) or key_of_path(name)
+        return self.index.get(key.encode("utf-8", "surrogateescape"))
 
     def _not_found(self, name: str) -> NoReturn:
         from shlex import quote
