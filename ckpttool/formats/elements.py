@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from ckpttool.errors import UnsupportedError, UsageError
+from ckpttool.errors import UnsupportedError
 from ckpttool.formats.dtypes import BY_NAME
 
 __all__ = ["CAST_TARGETS", "Value", "cast", "cast_target", "npy_descr", "swap_words", "values"]
@@ -65,8 +65,9 @@ _SMALL_FLOATS = {
     "float4_e2m1fn": (2, 1, 1, "finite"),
 }
 
-#: What `cast` converts to.
+#: What `cast` converts to; `auto`: only what numpy has no type for.
 CAST_TARGETS = (
+    "auto",
     "float32",
     "float64",
     "int8",
@@ -88,6 +89,8 @@ _INTEGERS = {
         *((f"uint{bits}", bits, False) for bits in (8, 16, 32, 64)),
     )
 }
+#: The integers that a type holds, all of them: of floats, as many as their mantissa counts.
+_RANGES = _INTEGERS | {"float32": (-(2**24), 2**24), "float64": (-(2**53), 2**53)}
 
 
 def npy_descr(dtype: str) -> str | None:
@@ -132,36 +135,31 @@ def values(data: bytes, dtype: str) -> list[Value]:
     )
 
 
-def cast_target(dtype: str, target: str) -> str:
-    """What ``cast`` makes of a type: ``target``, or the type itself where it is left alone.
+def cast_target(dtype: str, target: str) -> str | None:
+    """The type that ``cast`` turns a type into; None where that would lose something.
 
-    Floats are cast to floats and integers to integers; every other type stays.
-
-    Raises:
-        UsageError: id ``cast-not-exact``: the target does not hold every element.
+    ``auto`` widens the types that numpy does not have, to the narrowest that it has, and
+    leaves every other as it is. Only numbers are cast: no truth values, strings, complex.
     """
     source = _QUANTISED.get(dtype, dtype)
+    if target == "auto":
+        if source in _SMALL_INTEGERS:
+            return "int8" if _SMALL_INTEGERS[source][1] else "uint8"
+        return "float32" if source in _FLOATS and source not in _PLAIN else dtype
     if source == target:
         return target
-    if source in _FLOATS and target in _FLOATS:
+    if source in _FLOATS:
         exact = target == "float64" or (target == "float32" and source != "float64")
-    elif source in _INTEGERS and target in _INTEGERS:
-        low, high = _INTEGERS[source]
-        exact = _INTEGERS[target][0] <= low and high <= _INTEGERS[target][1]
+    elif source in _INTEGERS:
+        low, high = _RANGES[source]
+        exact = _RANGES[target][0] <= low and high <= _RANGES[target][1]
     else:
-        return dtype
-    if not exact:
-        raise UsageError(
-            f"{dtype} cannot be cast to {target} exactly",
-            why=f"{target} does not hold every value of {dtype}",
-            hint="choose a wider type, or save without --cast",
-            id="cast-not-exact",
-        )
-    return target
+        exact = False
+    return target if exact else None
 
 
 def cast(data: bytes, dtype: str, target: str) -> bytes:
-    """The elements as elements of ``target``, which ``cast_target`` gave for them."""
+    """The elements as elements of ``target``, which ``cast_target`` gave for their type."""
     if dtype == target:
         return data
     dtype = _QUANTISED.get(dtype, dtype)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
 
-from ckpttool.errors import ChangedError, CkpttoolError, NotFoundError
+from ckpttool.errors import ChangedError, CkpttoolError, NotFoundError, UsageError
 from ckpttool.formats.dtypes import BY_NAME
 from ckpttool.formats.elements import cast, cast_target, values
 from ckpttool.limits import Limits
@@ -31,6 +31,9 @@ Progress = Callable[[int, int], None]
 
 #: Contiguous ranges of one variable that a `Plan` names.
 RANGES_KEPT = 100
+
+#: Variables that a message names; the rest are counted.
+_NAMED = 3
 
 #: Bytes turned into Python values at once; a value takes some ten times as many.
 _BATCH_BYTES = 2**16
@@ -236,7 +239,7 @@ def load(
         address: the source.
         names: names, keys or object paths, each maybe with an index (``emb[0:10]``). One
             that holds ``*`` or ``?`` and is nothing's own name is a pattern.
-        cast: a dtype that floats (or integers) are widened to, see ``formats/elements.py``.
+        cast: a dtype that all are widened to; ``auto``: only those that numpy does not have.
         check: compare checksums where a whole variable is read.
         limits: bounds on what the files may claim.
         progress: called with the bytes handed out and those of all items.
@@ -263,7 +266,7 @@ def _pick(source: Source, names: Sequence[str], target: str | None) -> tuple[Pic
         name, index = split_name(text, lambda name: lookup(name) is not None)
         variable = lookup(name)
         if variable is not None:
-            items.append(_picked(variable, index, target))
+            items.append(_picked(variable, index))
             continue
         matches = _matching(source, text)
         if matches:
@@ -272,17 +275,38 @@ def _pick(source: Source, names: Sequence[str], target: str | None) -> tuple[Pic
             matches = _matching(source, name)
         if not matches:
             unknown.append(name)
-        items += [_picked(variable, index, target) for variable in matches]
+        items += [_picked(variable, index) for variable in matches]
     if unknown:
         _refuse(source, unknown)
-    return tuple(items)
+    return tuple(items) if target is None else _cast(items, target)
 
 
-def _picked(variable: Variable, index: Index, target: str | None) -> Picked:
+def _picked(variable: Variable, index: Index) -> Picked:
     # A variable without a shape is refused by the source when its values are wanted.
     selection = Selection.of(variable.shape or (), index, variable.name)
-    dtype = cast_target(variable.dtype, target) if target else variable.dtype
-    return Picked(variable, index, selection, dtype)
+    return Picked(variable, index, selection, variable.dtype)
+
+
+def _cast(items: Sequence[Picked], target: str) -> tuple[Picked, ...]:
+    """The items with the dtype they are cast to; refused where one would lose something."""
+    found: list[Picked] = []
+    misfits: list[str] = []
+    for item in items:
+        dtype = cast_target(item.dtype, target)
+        if dtype is None:
+            misfits.append(f"{item.variable.name} ({item.dtype})")
+        else:
+            found.append(item._replace(dtype=dtype))
+    if misfits:
+        more = f" and {len(misfits) - _NAMED} more" if len(misfits) > _NAMED else ""
+        raise UsageError(
+            f"a cast to {target} would not be exact",
+            why=f"{target} does not hold every value of {', '.join(misfits[:_NAMED])}{more}",
+            hint="choose a wider type or other variables; --cast auto widens only what NumPy "
+            "has no type for",
+            id="cast-not-exact",
+        )
+    return tuple(found)
 
 
 def _stored_bytes(item: Picked) -> int:

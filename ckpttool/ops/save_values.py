@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from ckpttool.errors import ChangedError, UnsafeError, UnsupportedError, UsageError
 from ckpttool.formats import npy
-from ckpttool.formats.elements import npy_descr
+from ckpttool.formats.elements import cast_target, npy_descr
 
 if TYPE_CHECKING:
     from ckpttool.ops.load import Loaded, Picked
@@ -142,12 +142,14 @@ def _check(loaded: Loaded, format: SaveFormat) -> None:
     if format in {"npy", "npz"}:
         foreign = [item for item in items if item.dtype != "string" and not npy_descr(item.dtype)]
         if foreign:
-            casts = sorted({"int8" if "int" in item.dtype else "float32" for item in foreign})
+            known = [item for item in foreign if cast_target(item.dtype, "auto") != item.dtype]
             raise _not_representable(
                 format,
                 "NumPy has no type for "
                 + ", ".join(f"{item.name} ({item.dtype})" for item in foreign),
-                f"add --cast {' or '.join(casts)}, which is exact, or save as .json",
+                "add --cast auto, which widens just these, exactly, or save as .json"
+                if known == foreign
+                else "leave out what is opaque: it has no values to save",
             )
     if format == "csv" and len(items[0].shape) > 2:
         raise _not_representable(

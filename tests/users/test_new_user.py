@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ckpttool
@@ -37,3 +38,35 @@ def test_every_name_that_is_listed_is_found_without_the_graph(
     planned = run_cli(["load", no_graph, "save_counter", "--dry-run"])
     assert "save_counter" in planned.stdout + planned.stderr
     assert "there is no variable" not in planned.stderr
+
+
+def test_a_cast_is_never_silently_left_out(
+    run_cli: RunCli, fixtures_dir: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "x.npy"
+    for where, name, target in (
+        ("dtypes", "array/int64", "float32"),
+        ("mlp-v1", "hidden/biases", "int32"),
+    ):
+        refused = run_cli(
+            ["load", str(fixtures_dir / where), name, "--cast", target, "-o", str(out)]
+        )
+        assert refused.returncode == 2
+        assert f"{target} does not hold every value of {name} (" in refused.stderr
+        assert not out.exists()
+
+
+def test_the_hint_to_cast_can_be_followed(
+    run_cli: RunCli, fixtures_dir: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "d.npz"
+    wanted = ["load", str(fixtures_dir / "dtypes"), "array/*", "-o", str(out)]
+    assert "add --cast auto" in run_cli(wanted).stderr
+    done = run_cli([*wanted, "--cast", "auto"])
+    assert done.returncode == 0, done.stderr
+    archive = np.load(out)
+    kept = {"int64", "float64", "float32", "uint32", "complex128", "bool"}
+    assert all(archive[f"array/{name}"].dtype == name for name in kept)
+    assert archive["array/bfloat16"].dtype == np.float32
+    assert archive["array/int4"].dtype == np.int8
+    assert archive["array/uint4"].dtype == np.uint8

@@ -114,9 +114,12 @@ def test_d24_bfloat16_is_shown_and_cast_exactly(run_cli: RunCli, tmp_path: Path)
 
     refused = run_cli(["load", prefix, "w", "-o", str(tmp_path / "w.npy")])
     assert refused.returncode == 12
-    assert "--cast float32" in refused.stderr
+    assert "--cast auto" in refused.stderr
     out = tmp_path / "all.npz"
-    cast = run_cli(["load", prefix, "w", "step", "--cast", "float32", "-o", str(out)])
+    lossy = run_cli(["load", prefix, "w", "step", "--cast", "float32", "-o", str(out)])
+    assert lossy.returncode == 2
+    assert "float32 does not hold every value of step (int64)" in lossy.stderr
+    cast = run_cli(["load", prefix, "w", "step", "--cast", "auto", "-o", str(out)])
     assert cast.returncode == 0, cast.stderr
     archive = np.load(out)
     assert archive["w"].dtype == np.float32

@@ -35,7 +35,8 @@ __all__ = ["command"]
 @click.option(
     "--cast",
     type=click.Choice(CAST_TARGETS),
-    help="Widen floats (or integers) to this dtype; refused where it would not be exact.",
+    help="Widen all to this dtype, refused where that would not be exact; auto: only those that "
+    "NumPy has no type for.",
 )
 @click.option("--full", is_flag=True, help="On a terminal too, print every value.")
 @click.option("--no-check", is_flag=True, help="Do not compare checksums: take damaged values.")
