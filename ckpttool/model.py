@@ -7,9 +7,20 @@ as much to make, and the class itself 0.7 ms of every start; use them by their n
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-__all__ = ["KINDS", "Finding", "Kind", "Severity", "Shard", "Variable", "VariableSlice", "numel"]
+__all__ = [
+    "KINDS",
+    "Finding",
+    "Kind",
+    "Severity",
+    "Shard",
+    "Variable",
+    "VariableSlice",
+    "numel",
+    "shape_text",
+]
 
 Kind = Literal["model", "optimizer", "ema", "step", "object_graph", "other"]
 KINDS: tuple[Kind, ...] = ("model", "optimizer", "ema", "step", "object_graph", "other")
@@ -23,6 +34,14 @@ def numel(shape: tuple[int, ...]) -> int:
     for size in shape:
         count *= size
     return count
+
+
+def shape_text(shape: Iterable[int] | None) -> str:
+    """A shape as it is printed everywhere: ``[784,16]``, ``[]`` for a scalar, or ``unknown``.
+
+    Without spaces, so that it stays one field for ``awk`` and ``cut``.
+    """
+    return "unknown" if shape is None else f"[{','.join(map(str, shape))}]"
 
 
 class VariableSlice(NamedTuple):

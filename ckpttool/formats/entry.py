@@ -19,6 +19,7 @@ from ckpttool.formats.ordered_code import FULL, encode_slice_key
 from ckpttool.formats.sstable import Item, quote_key
 from ckpttool.formats.wire import FIXED32, LENGTH, VARINT, fields, signed32, signed64
 from ckpttool.limits import Limits
+from ckpttool.model import shape_text
 
 __all__ = ["Entry", "EntryParser", "SliceSpec"]
 
@@ -240,11 +241,13 @@ class EntryParser:
         nbytes = (known.size if known else 0) or 1
         for length in shape:
             if length < 0:
-                raise self._broken(key, f"its shape is {list(shape)}", id="negative-dimension")
+                raise self._broken(
+                    key, f"its shape is {shape_text(shape)}", id="negative-dimension"
+                )
             nbytes *= length
         if nbytes >= _INT64:
             raise self._broken(
-                key, f"shape {list(shape)} stands for 2^63 bytes or more", id="shape-overflow"
+                key, f"shape {shape_text(shape)} stands for 2^63 bytes or more", id="shape-overflow"
             )
 
     def _broken(self, key: bytes, why: str, *, id: str = "entry-malformed") -> CorruptError:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ckpttool.errors import RefusedError, UsageError
 from ckpttool.formats.dtypes import BY_NUMBER, dtype_name, numpy_dtype
 from ckpttool.formats.elements import swap_words
+from ckpttool.model import shape_text
 from ckpttool.ops.rewrite.destination import destination
 from ckpttool.ops.rewrite.layout import StoredPart, Variable, content_of
 from ckpttool.ops.rewrite.run import Change, Options, RewriteResult, carry_out, finish_pending
@@ -105,8 +106,9 @@ def _require_alike(
                 _is_float(one.dtype) or _is_float(other.dtype)
             ):
                 wrong.append(
-                    f"{text} is {dtype_name(one.dtype)} {list(one.shape)} in {source.location} "
-                    f"and {dtype_name(other.dtype)} {list(other.shape)} in {name}"
+                    f"{text} is {dtype_name(one.dtype)} {shape_text(one.shape)} in "
+                    f"{source.location} and {dtype_name(other.dtype)} "
+                    f"{shape_text(other.shape)} in {name}"
                 )
     if wrong:
         more = f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""

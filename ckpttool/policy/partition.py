@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ckpttool.errors import UsageError
+from ckpttool.model import shape_text
 
 __all__ = [
     "BYTES_PER_STRING",
@@ -113,7 +114,8 @@ def ranges(lengths: Sequence[int], axis: int = 0) -> Partitioner:
         rows = shape[axis] if axis < len(shape) else 0
         if sum(lengths) != rows:
             raise UsageError(
-                f"parts of {', '.join(map(str, lengths))} rows do not fill shape {list(shape)}",
+                f"parts of {', '.join(map(str, lengths))} rows do not fill "
+                f"shape {shape_text(shape)}",
                 why=f"they are {sum(lengths)} rows, and axis {axis} has {rows}",
                 hint="give lengths that add up to the dimension",
                 id="partition-lengths",

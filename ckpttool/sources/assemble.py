@@ -13,7 +13,7 @@ from itertools import accumulate, combinations
 from typing import NamedTuple
 
 from ckpttool.errors import CorruptError, IncompleteError, LimitError
-from ckpttool.model import numel
+from ckpttool.model import numel, shape_text
 from ckpttool.sources.gather import WINDOW_BYTES, bands, fill, windows
 from ckpttool.sources.selection import Axis, Selection, strides
 
@@ -67,7 +67,7 @@ def check_boxes(name: str, shape: tuple[int, ...], boxes: Sequence[Box]) -> None
         if any(start < 0 or extent < 0 or start + extent > size for start, extent, size in sides):
             raise CorruptError(
                 f"a slice of {name} does not fit its variable",
-                why=f"the slice is {box}, the variable's shape {list(shape)}",
+                why=f"the slice is {box}, the variable's shape {shape_text(shape)}",
                 hint="copy the checkpoint again; the other variables can be read",
                 id="slice-shape",
             )

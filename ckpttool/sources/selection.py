@@ -13,7 +13,7 @@ from types import EllipsisType
 from typing import NamedTuple, NoReturn
 
 from ckpttool.errors import UsageError
-from ckpttool.model import numel
+from ckpttool.model import numel, shape_text
 
 __all__ = [
     "Axis",
@@ -86,7 +86,7 @@ class Selection(NamedTuple):
                     _refuse(
                         what,
                         f"index {item} is out of bounds for axis {dimension} with size {size}",
-                        f"its shape is {list(shape)}",
+                        f"its shape is {shape_text(shape)}",
                     )
                 axes.append(Axis(item % size, 1, 1, True))
         return cls(shape, tuple(axes))
@@ -180,7 +180,7 @@ def _expand(index: Index, shape: tuple[int, ...], what: str) -> list[int | slice
         _refuse(what, "an index can only have a single ellipsis ('...')")
     if given > len(shape):
         why = f"too many indices: it is {len(shape)}-dimensional, but {given} were indexed"
-        _refuse(what, why, f"its shape is {list(shape)}")
+        _refuse(what, why, f"its shape is {shape_text(shape)}")
     missing: list[int | slice] = [slice(None)] * (len(shape) - given)
     full: list[int | slice] = []
     for item in index:

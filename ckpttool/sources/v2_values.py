@@ -22,7 +22,7 @@ from ckpttool.formats.crc32c import extend, mask
 from ckpttool.formats.dtypes import BY_NAME, STRING, DType
 from ckpttool.formats.elements import swap_words
 from ckpttool.limits import Limits
-from ckpttool.model import Variable, numel
+from ckpttool.model import Variable, numel, shape_text
 from ckpttool.sources.assemble import Box, check_boxes, locate, pieces, reads, require_cover
 from ckpttool.sources.base import Extent, Read
 from ckpttool.sources.selection import Selection, strides
@@ -293,7 +293,7 @@ def _require_size(variable: Variable, part: _Part, dtype: DType) -> None:
     if part.size != expected:
         raise CorruptError(
             f"the values of {variable.name} cannot be read: its size does not fit its shape",
-            why=f"{part.size} bytes are stored, and {list(part.box.extent)} elements of "
+            why=f"{part.size} bytes are stored, and {shape_text(part.box.extent)} elements of "
             f"{dtype.name} are {expected}",
             hint="take the index from another copy",
             id="size-mismatch",

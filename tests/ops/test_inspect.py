@@ -108,7 +108,7 @@ def test_d22_partitioned_variables_with_their_layout(fixtures_dir: Path) -> None
         ("embedding/table", 3, (0,)),
         ("embedding/table/Adagrad", 3, (0,)),
     ]
-    assert "embedding/table [50, 4] in 3 slices along axis 0" in human_text(result)
+    assert "embedding/table [50,4] in 3 slices along axis 0" in human_text(result)
 
 
 @pytest.mark.parametrize("ending", [".index", ".data-00000-of-00001", ".meta"])

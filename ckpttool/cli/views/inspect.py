@@ -29,8 +29,8 @@ from collections.abc import Iterator, Mapping
 
 from ckpttool.cli.screen import Screen, tab_lines
 from ckpttool.cli.view import View
-from ckpttool.cli.views.tree import scope_data, shape_text, tree_rows
-from ckpttool.model import Finding, Shard, Variable
+from ckpttool.cli.views.tree import scope_data, tree_rows
+from ckpttool.model import Finding, Shard, Variable, shape_text
 from ckpttool.ops.census import Partitioned, Total
 from ckpttool.ops.inspect import CheckpointReport, InspectResult
 from ckpttool.ops.run_report import RunReport

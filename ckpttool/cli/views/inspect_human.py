@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Column, Screen, bytes_text
-from ckpttool.cli.views.tree import shape_text, tree_lines
+from ckpttool.cli.views.tree import tree_lines
 from ckpttool.cli.words import count, when
-from ckpttool.model import Finding, Shard
+from ckpttool.model import Finding, Shard, shape_text
 from ckpttool.ops.census import Census, Partitioned, Total
 from ckpttool.ops.inspect import CheckpointReport, InspectResult
 from ckpttool.ops.run_report import RunCheckpoint, RunReport
@@ -164,7 +164,8 @@ def _partitioned(census: Census) -> str:
 
 
 def _layout(item: Partitioned) -> str:
-    axes = f"axis {item.axes[0]}" if len(item.axes) == 1 else f"axes {list(item.axes)}"
+    word = "axis" if len(item.axes) == 1 else "axes"
+    axes = f"{word} {', '.join(map(str, item.axes))}"
     along = f" along {axes}" if item.axes else ""
     return f"{item.name} {shape_text(item.shape)} in {count(item.slices, 'slice')}{along}"
 

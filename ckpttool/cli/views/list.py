@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Column, Screen, bytes_text, tab_lines
 from ckpttool.cli.view import View
-from ckpttool.model import Kind, Variable, VariableSlice
+from ckpttool.model import Kind, Variable, VariableSlice, shape_text
 from ckpttool.ops.list import Listing, Look
 
 __all__ = ["ListView"]
@@ -83,7 +83,7 @@ def _cells(variable: Variable) -> tuple[str, ...]:
     return (
         variable.name,
         variable.dtype,
-        _shape(variable.shape),
+        shape_text(variable.shape),
         str(variable.nbytes),
         _shards(variable),
         variable.kind,
@@ -106,15 +106,11 @@ def _human_cells(variable: Variable) -> tuple[str, ...]:
     return (
         variable.name,
         variable.dtype,
-        _shape(variable.shape),
+        shape_text(variable.shape),
         bytes_text(variable.nbytes),
         shards,
         variable.kind,
     )
-
-
-def _shape(shape: tuple[int, ...] | None) -> str:
-    return "unknown" if shape is None else f"[{','.join(map(str, shape))}]"
 
 
 def _shards(variable: Variable) -> str:

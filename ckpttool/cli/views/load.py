@@ -9,7 +9,8 @@ from ckpttool.cli.escape import escape
 from ckpttool.cli.jsontext import Written
 from ckpttool.cli.screen import Screen, tab_lines
 from ckpttool.cli.view import View
-from ckpttool.cli.views.load_file import heading, shape_text
+from ckpttool.cli.views.load_file import heading
+from ckpttool.model import shape_text
 from ckpttool.ops.load import Loaded
 from ckpttool.ops.preview import WHOLE_UP_TO, Nested, preview
 from ckpttool.ops.summary import Summary, summarise

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Column, Screen, bytes_text, tab_lines
 from ckpttool.cli.view import View
+from ckpttool.model import shape_text
 from ckpttool.ops.load import RANGES_KEPT, Loaded, Picked, Plan
 from ckpttool.ops.save_values import Saved
 
 if TYPE_CHECKING:
     from ckpttool.cli.jsontext import Written
 
-__all__ = ["PlanView", "SavedView", "heading", "shape_text"]
+__all__ = ["PlanView", "SavedView", "heading"]
 
 
 class SavedView(View):
@@ -118,8 +119,3 @@ def heading(screen: Screen, item: Picked) -> str:
     size = f"  {bytes_text(item.nbytes)}" if item.nbytes is not None else ""
     name = screen.style(escape(item.name), "bold")
     return f"{name}  {item.dtype}  {shape_text(item.shape)}{size}\n"
-
-
-def shape_text(shape: tuple[int, ...]) -> str:
-    """A shape as it is printed everywhere: ``[10,4]``."""
-    return f"[{','.join(map(str, shape))}]"

@@ -9,9 +9,10 @@ from typing import NamedTuple
 from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Screen, bytes_text
 from ckpttool.cli.words import count
+from ckpttool.model import shape_text
 from ckpttool.ops.scopes import Scope
 
-__all__ = ["Row", "scope_data", "shape_text", "tree_lines", "tree_rows"]
+__all__ = ["Row", "scope_data", "tree_lines", "tree_rows"]
 
 #: Rows whose widths say how wide the columns are; a tree may have a million.
 _MEASURED = 500
@@ -55,11 +56,6 @@ def tree_lines(root: Scope, screen: Screen) -> Iterator[str]:
     lines = (_line(row, widths, screen) for row in chain(head, cells))
     while batch := list(islice(lines, _BATCH)):
         yield "".join(batch)
-
-
-def shape_text(shape: tuple[int, ...] | None) -> str:
-    """``[784, 16]``; ``[]`` for a scalar, ``unknown`` where the rank is."""
-    return "unknown" if shape is None else str(list(shape))
 
 
 def scope_data(scope: Scope) -> dict[str, object]:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ckpttool.model import Kind
+from ckpttool.model import Kind, shape_text
 
 __all__ = ["Described", "Matched", "match"]
 
@@ -46,7 +46,7 @@ class Described(NamedTuple):
     @property
     def words(self) -> str:
         """Name, dtype and shape, for people."""
-        shape = "?" if self.shape is None else list(self.shape)
+        shape = "?" if self.shape is None else shape_text(self.shape)
         return f"{self.name} {self.dtype} {shape}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ckpttool.errors import RefusedError
 from ckpttool.formats.dtypes import dtype_name
+from ckpttool.model import shape_text
 from ckpttool.ops.edit.contents import Contents, Item
 from ckpttool.ops.rewrite.run import Change
 
@@ -63,7 +64,7 @@ def _alone(contents: Contents, average: Item) -> Change:
 
 
 def _what(item: Item) -> str:
-    shape = "of unknown shape" if item.shape is None else str(list(item.shape))
+    shape = "of unknown shape" if item.shape is None else shape_text(item.shape)
     return f"{dtype_name(item.dtype)} {shape}"
 
 

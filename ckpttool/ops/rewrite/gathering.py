@@ -12,6 +12,7 @@ from ckpttool.errors import RefusedError
 from ckpttool.formats.bundle import SliceSpec
 from ckpttool.formats.dtypes import dtype_name
 from ckpttool.formats.sstable import quote_key
+from ckpttool.model import shape_text
 from ckpttool.ops.rewrite.tensors import Bundle, Owner, Tensor
 
 __all__ = ["gather"]
@@ -64,8 +65,9 @@ def _unite(result: Bundle, owner: Owner, name: str, origin: dict[bytes, str]) ->
     if (known.dtype, known.shape) != (owner.dtype, owner.shape):
         raise RefusedError(
             f"the slices of {quote_key(owner.key)} belong to different variables",
-            why=f"{origin[owner.key]} has {dtype_name(known.dtype)} {list(known.shape or ())}, "
-            f"and {name} {dtype_name(owner.dtype)} {list(owner.shape or ())}",
+            why=f"{origin[owner.key]} has {dtype_name(known.dtype)} "
+            f"{shape_text(known.shape or ())}, and {name} {dtype_name(owner.dtype)} "
+            f"{shape_text(owner.shape or ())}",
             hint="gather only the pieces of one save",
             id="bundles-differ",
         )

@@ -23,6 +23,7 @@ from ckpttool.formats.dtypes import BY_NUMBER, STRING, VARIANT, dtype_name
 from ckpttool.formats.object_graph import OBJECT_GRAPH_KEY
 from ckpttool.formats.ordered_code import decode_slice_key
 from ckpttool.limits import Limits
+from ckpttool.model import shape_text
 from ckpttool.ops.verification.extents import Extents
 from ckpttool.ops.verification.report import Report
 from ckpttool.storage import ReadableFile
@@ -248,7 +249,7 @@ class Contents:
                 "size-mismatch",
                 "error",
                 name_of(entry.key),
-                f"{dtype_name(entry.dtype)} {list(shape)} takes "
+                f"{dtype_name(entry.dtype)} {shape_text(shape)} takes "
                 f"{'at least ' if item_size is None else ''}{least} bytes, and its entry "
                 f"says {size}",
             )

@@ -19,7 +19,7 @@ from ckpttool.errors import (
 )
 from ckpttool.formats.bundle import Entry
 from ckpttool.formats.dtypes import dtype_name
-from ckpttool.model import Severity
+from ckpttool.model import Severity, shape_text
 from ckpttool.ops.verification.checksums import Mismatch, Unit, check_range, check_unit, units
 from ckpttool.ops.verification.contents import name_of
 from ckpttool.ops.verification.coverage import Coverage
@@ -176,7 +176,7 @@ def _tell(file: DataFile, found: list[Mismatch], report: Report, coverage: Cover
 
 
 def _place(shard: str, entry: Entry) -> str:
-    shape = "of unknown shape" if entry.shape is None else list(entry.shape)
+    shape = "of unknown shape" if entry.shape is None else shape_text(entry.shape)
     return (
         f"{dtype_name(entry.dtype)} {shape}, {entry.size} bytes at offset {entry.offset} of {shard}"
     )

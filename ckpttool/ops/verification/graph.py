@@ -12,6 +12,7 @@ from ckpttool.formats.object_graph import parse_object_graph
 from ckpttool.formats.saved_names import saved_under
 from ckpttool.formats.tensor_bytes import read_strings
 from ckpttool.limits import Limits
+from ckpttool.model import shape_text
 from ckpttool.ops.verification.contents import GRAPH_KEY, Contents, name_of
 from ckpttool.ops.verification.report import Report
 from ckpttool.ops.verification.shards import DataFile
@@ -39,7 +40,7 @@ def check_graph(
         return
     name = name_of(GRAPH_KEY)
     if entry.dtype != STRING or entry.shape != ():
-        shape = "of unknown shape" if entry.shape is None else list(entry.shape)
+        shape = "of unknown shape" if entry.shape is None else shape_text(entry.shape)
         report.add(
             "object-graph-malformed",
             "error",

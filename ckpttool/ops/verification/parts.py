@@ -9,7 +9,7 @@ from ckpttool.errors import CkpttoolError, CorruptError
 from ckpttool.formats.bundle import Entry, SliceSpec
 from ckpttool.formats.dtypes import dtype_name
 from ckpttool.formats.ordered_code import decode_slice_key
-from ckpttool.model import numel
+from ckpttool.model import numel, shape_text
 from ckpttool.ops.verification.contents import Contents, Part, name_of
 from ckpttool.ops.verification.report import Report
 from ckpttool.sources.assemble import Box, check_boxes
@@ -49,7 +49,7 @@ def _check_owner(owner: Entry, contents: Contents, report: Report) -> bool:
                 "slice-shape",
                 "error",
                 name,
-                f"its part {_spelled(spec)} does not fit its shape {list(shape)}",
+                f"its part {_spelled(spec)} does not fit its shape {shape_text(shape)}",
             )
             complete = False
             continue
@@ -87,12 +87,12 @@ def _check_owner(owner: Entry, contents: Contents, report: Report) -> bool:
 
 def _compare(name: str, owner: Entry, box: Box, part: Part, report: Report) -> None:
     if (part.dtype, part.shape) != (owner.dtype, box.extent):
-        shape = "of unknown shape" if part.shape is None else list(part.shape)
+        shape = "of unknown shape" if part.shape is None else shape_text(part.shape)
         report.add(
             "slice-mismatch",
             "error",
             name,
-            f"its part {box} should be {dtype_name(owner.dtype)} {list(box.extent)}, "
+            f"its part {box} should be {dtype_name(owner.dtype)} {shape_text(box.extent)}, "
             f"and the part's entry is {dtype_name(part.dtype)} {shape}",
         )
 

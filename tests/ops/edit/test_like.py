@@ -158,7 +158,7 @@ def test_everything_that_does_not_fit_is_listed_on_both_sides(tf, tmp_path):
     for text in (
         "3 in ", "without values: only_there float32 [8], other_1 float32 [9], other_2",
         "without a place: only_here float32 [7], twice_1 float32 [9], twice_2",
-        "of another dtype or shape: a/w float32 [2, 3] and a/w float32 [3, 2]",
+        "of another dtype or shape: a/w float32 [2,3] and a/w float32 [3,2]",
     ):  # fmt: skip
         assert text in why
 
@@ -179,7 +179,7 @@ def test_numbers_of_layers_are_no_names_where_they_differ(tf, tmp_path):
     have = arrays(dense__kernel=(4, 4), dense_1__kernel=(4, 4))
     want = arrays(dense_1__kernel=(4, 4), dense_2__kernel=(4, 4))
     why = refusal(tf, tmp_path, have, want)
-    assert "in doubt: dense_1/kernel float32 [4, 4] may be dense_1/kernel" in why
+    assert "in doubt: dense_1/kernel float32 [4,4] may be dense_1/kernel" in why
     (tmp_path / "map.csv").write_text(
         "dense/kernel,dense_1/kernel\ndense_1/kernel,dense_2/kernel\n"
     )
