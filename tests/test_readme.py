@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ckpttool.cli.app import ALIASES, COMMANDS
 from tests.support import console
 from tests.support.command import ROOT
 
@@ -39,10 +40,10 @@ def runnable(path: Path) -> list[console.Block]:
 EXAMPLES = [(path, block) for path in DOCUMENTS for block in runnable(path)]
 
 
-@pytest.fixture(scope="module")
-def workplace(tmp_path_factory: pytest.TempPathFactory, fixtures_dir: Path) -> Path:
+@pytest.fixture
+def workplace(tmp_path: Path, fixtures_dir: Path) -> Path:
     """A folder that looks like a clone: it has a copy of fixtures/, written at one time."""
-    folder = tmp_path_factory.mktemp("clone") / "ckpttool"
+    folder = tmp_path / "ckpttool"
     shutil.copytree(fixtures_dir, folder / "fixtures")
     for path in folder.rglob("*"):
         os.utime(path, (SAVED, SAVED))
@@ -80,6 +81,12 @@ def test_python_examples(path: Path, workplace: Path, monkeypatch: pytest.Monkey
     report: list[str] = []
     runner.run(parsed, out=report.append)
     assert runner.failures == 0, "".join(report)
+
+
+def test_the_readme_names_every_command() -> None:
+    table = README.read_text("utf-8").partition("## Commands")[2].partition("\n## ")[0]
+    named = {word for code in re.findall(r"`([^`]+)`", table) for word in code.split()}
+    assert {*COMMANDS, *ALIASES} - named == set()
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
