@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ckpttool.errors import CkpttoolError, NotFoundError
 from ckpttool.limits import Limits, default_limits
-from ckpttool.sources.absent import v1_unsupported
+from ckpttool.sources.absent import refuse_link, refuse_linked_index, v1_unsupported
 from ckpttool.sources.address import require_run
 from ckpttool.sources.choose import state_trouble
 from ckpttool.sources.filenames import join, split_number
@@ -15,7 +15,7 @@ from ckpttool.sources.run import Run, read_run, read_state_file
 from ckpttool.sources.state_paths import Located, Lost, StatePaths
 from ckpttool.sources.step import step_inside
 from ckpttool.sources.whole import Candidate, Flaw, flaws, newest_whole
-from ckpttool.storage import open_directory
+from ckpttool.storage import Directory, open_directory
 
 __all__ = ["LatestResult", "latest"]
 
@@ -46,6 +46,7 @@ def latest(address: str, limits: Limits | None = None) -> LatestResult:
     Raises:
         NotFoundError: ids ``not-a-run``, and ``no-whole-checkpoint``, which says why.
         UnsupportedError: id ``v1-checkpoint``: there is nothing but V1 checkpoints.
+        UnsafeError: id ``unsafe-link``: none is whole as far as links are not followed.
     """
     limits = limits or default_limits()
     where = require_run(address)
@@ -61,6 +62,7 @@ def latest(address: str, limits: Limits | None = None) -> LatestResult:
         run = read_run(directory, limits, where.state_name)
         candidate, passed = newest_whole(run, directory, limits)
         if candidate is None:
+            _refuse_links(directory, run, passed)
             raise _none_whole(run, passed)
         trouble = _trouble(run, stored, found)
         path = candidate.path(run.path)
@@ -101,6 +103,17 @@ def _passed(run: Run, passed: list[tuple[Candidate, Flaw]]) -> str:
     named = [f"{item.path(run.path)} is not whole: {flaw}" for item, flaw in passed[:_NAMED]]
     more = len(passed) - _NAMED
     return "; " + "; ".join(named) + (f"; nor are {more} more" if more > 0 else "")
+
+
+def _refuse_links(directory: Directory, run: Run, passed: list[tuple[Candidate, Flaw]]) -> None:
+    """Raise where there may well be a whole checkpoint, but its files are links."""
+    refuse_linked_index(directory, run)
+    for item, flaw in passed:
+        if item.directory is None:
+            refuse_link(directory, flaw.name)
+        else:
+            with open_directory(item.directory) as other:
+                refuse_link(other, flaw.name)
 
 
 def _none_whole(run: Run, passed: list[tuple[Candidate, Flaw]]) -> CkpttoolError:

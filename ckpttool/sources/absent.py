@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterable
 from contextlib import closing
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from ckpttool.errors import (
     CkpttoolError,
@@ -31,11 +32,16 @@ from ckpttool.sources.filenames import (
 from ckpttool.sources.nearest import nearest
 from ckpttool.storage import Directory, FileStat, stat_path
 
+if TYPE_CHECKING:
+    from ckpttool.sources.run import Run
+
 __all__ = [
     "index_missing",
     "no_checkpoint",
     "no_folder",
     "no_prefix",
+    "refuse_link",
+    "refuse_linked_index",
     "v1_unsupported",
 ]
 
@@ -63,6 +69,26 @@ def index_missing(path: str, present: Iterable[str]) -> IncompleteError:
         "interrupted there is none",
         id="index-missing",
     )
+
+
+def refuse_link(directory: Directory, name: str) -> None:
+    """Raise where a file of a checkpoint is a symbolic link; any other is left alone.
+
+    Raises:
+        UnsafeError: id ``unsafe-link``, as whoever opens it has it.
+    """
+    stat = directory.stat(name)
+    if stat is not None and stat.kind == "link":
+        directory.open(name).close()
+
+
+def refuse_linked_index(directory: Directory, run: Run) -> None:
+    """As `refuse_link`, where the only indexes in a run are links: the last by name."""
+    if not run.checkpoints:
+        for leftover in reversed(run.leftovers):
+            part = split_part(leftover.name)
+            if part is not None and part.kind == "index":
+                refuse_link(directory, leftover.name)
 
 
 def no_folder(address: str, folder: str) -> NotFoundError:

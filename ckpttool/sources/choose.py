@@ -12,7 +12,13 @@ from typing import Literal, NoReturn
 
 from ckpttool.errors import IncompleteError, NotFoundError, UsageError
 from ckpttool.limits import Limits
-from ckpttool.sources.absent import index_missing, no_checkpoint, v1_unsupported
+from ckpttool.sources.absent import (
+    index_missing,
+    no_checkpoint,
+    refuse_link,
+    refuse_linked_index,
+    v1_unsupported,
+)
 from ckpttool.sources.filenames import STATE_FILE, join, split_number, split_part
 from ckpttool.sources.run import Run, StateFile, read_run, read_state_file
 from ckpttool.sources.state_paths import Located, StatePaths
@@ -71,8 +77,9 @@ def choose_latest(directory: Directory, limits: Limits, state_name: str = STATE_
     if isinstance(found, Choice):
         with open_directory(found.directory) as where:
             wrong = flaws(where, found.prefix, limits)
-        if not wrong:
-            return found
+            if not wrong:
+                return found
+            refuse_link(where, wrong[0].name)
         why = "; ".join(str(flaw) for flaw in wrong[:3])
         _raise_incomplete(directory, limits, state_name, found.path, why)
     if state_file is not None and state_file.state and state_file.state.model_checkpoint_path:
@@ -150,6 +157,7 @@ def _newest_by_name(directory: Directory, run: Run, trouble: str) -> Choice:
         return _scanned(directory, run.checkpoints[-1].prefix, trouble, "newest")
     if run.v1:
         raise v1_unsupported(join(directory.path, run.v1[-1]))
+    refuse_linked_index(directory, run)
     by_prefix: dict[str, list[str]] = {}
     for leftover in run.leftovers:
         part = split_part(leftover.name)

@@ -703,18 +703,18 @@ def data_file_is_a_directory(folder: Path) -> None:
     without_shard(folder).mkdir()
 
 
-@case(0, 22, 1, "unsafe-link")
+@case(0, 22, 3, "unsafe-link")
 def data_file_is_a_link(folder: Path) -> None:
     without_shard(folder).symlink_to("/etc/passwd")
 
 
-@case(0, 22, 1, "unsafe-link")
+@case(0, 22, 3, "unsafe-link")
 def data_file_is_a_loop(folder: Path) -> None:
     shard = without_shard(folder)
     shard.symlink_to(shard.name)
 
 
-@case(0, 22, 1, "unsafe-link")
+@case(0, 22, 3, "unsafe-link")
 def data_file_is_a_link_to_a_device(folder: Path) -> None:
     without_shard(folder).symlink_to("/dev/zero")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -70,3 +71,51 @@ def test_the_hint_to_cast_can_be_followed(
     assert archive["array/bfloat16"].dtype == np.float32
     assert archive["array/int4"].dtype == np.int8
     assert archive["array/uint4"].dtype == np.uint8
+
+
+@pytest.fixture
+def linked(fixtures_dir: Path, tmp_path: Path) -> Path:
+    """A snapshot of a download cache: a directory of links to the files themselves."""
+    snapshot = tmp_path / "snapshot"
+    snapshot.mkdir()
+    for file in (fixtures_dir / "two-shards").iterdir():
+        if file.name != "checkpoint":
+            (snapshot / file.name).symlink_to(file)
+    return snapshot
+
+
+@pytest.mark.parametrize("command", ["inspect", "list", "verify", "latest"])
+@pytest.mark.parametrize("state_file", [False, True])
+def test_a_directory_of_links_is_said_to_be_one(
+    run_cli: RunCli, linked: Path, command: str, state_file: bool
+) -> None:
+    if state_file:
+        (linked / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-42"\n')
+    result = run_cli([command, str(linked)])
+    assert result.returncode == 22, result.stdout + result.stderr
+    assert "model.ckpt-42.index is a symbolic link" in result.stderr
+    assert f"cp -rL {linked} COPY  [unsafe-link]" in result.stderr
+    assert run_cli([command, str(linked / "model.ckpt-42")]).returncode == (
+        10 if command == "latest" else 22
+    )
+
+
+def test_linked_data_files_are_not_checked_rather_than_damaged(
+    run_cli: RunCli, linked: Path, fixtures_dir: Path
+) -> None:
+    index = linked / "model.ckpt-42.index"
+    index.unlink()
+    shutil.copy(fixtures_dir / "two-shards" / index.name, index)
+    result = run_cli(["verify", str(linked), "--json"])
+    assert result.returncode == 3
+    data = json.loads(result.stdout)["data"]
+    assert [(found["id"], found["severity"]) for found in data["findings"]] == [
+        ("unsafe-link", "warning"),
+        ("unsafe-link", "warning"),
+    ]
+    assert sum(item["variables"] for item in data["not_checked"]) == 4
+    latest = run_cli(["latest", str(linked)])
+    assert latest.returncode == 22
+    assert f"cp -rL {linked} COPY  [unsafe-link]" in latest.stderr
+    (linked / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-42"\n')
+    assert run_cli(["list", f"{linked}/@latest"]).returncode == 22

@@ -153,8 +153,12 @@ def _is_readable(file: DataFile, directory: Directory, report: Report) -> bool:
         why = "missing"
         report.add("shard-missing", "error", file.path, f"it is not there, and holds {lost}")
     elif stat.kind != "file":
-        why = "no regular file"
-        report.add_error(_refusal(file, directory), file.path)
+        # What a link leads to is not damaged, only not ours to follow; a pipe holds no data.
+        link = stat.kind == "link"
+        why = "a symbolic link, which is not followed" if link else "no regular file"
+        report.add_error(
+            _refusal(file, directory), file.path, severity="warning" if link else "error"
+        )
     elif file.length != extents.end and file.length <= HEAD_BYTES:
         stand_in = _stand_in(file, directory)
         if stand_in is not None:
