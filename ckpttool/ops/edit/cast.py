@@ -8,7 +8,7 @@ became infinite. Integers, bools, complex numbers and strings are never touched.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ckpttool.errors import RefusedError
@@ -129,7 +129,9 @@ def with_losses(changes: Iterable[Change], losses: Mapping[str, Loss]) -> Iterat
     by_change = {id(loss.change): loss for loss in losses.values()}
     for change in changes:
         loss = by_change.get(id(change))
-        yield change if loss is None else replace(change, reason=loss.words() or "nothing is lost")
+        if loss is not None:
+            change = Change(change.variable, change.what, loss.words() or "nothing is lost")  # noqa: PLW2901
+        yield change
 
 
 def loss_warnings(losses: Mapping[str, Loss]) -> Iterator[str]:

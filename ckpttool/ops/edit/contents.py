@@ -80,7 +80,10 @@ class Item:
         variable = self.key.encode("utf-8", "surrogateescape")
         if self.owner is None:
             for place, tensor in self.tensors:
-                yield place, tensor._replace(key=variable, variable=variable)
+                if tensor.key == variable:
+                    yield place, tensor
+                else:
+                    yield place, tensor._replace(key=variable, variable=variable)
             return
         old = self.owner.key
         keys = {spec.key(old): spec.key(variable) for spec in self.owner.slices}

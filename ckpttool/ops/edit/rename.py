@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from ckpttool.errors import RefusedError
 from ckpttool.ops.edit.contents import Contents, Item
 from ckpttool.ops.edit.rename_graph import rename_in_graph
-from ckpttool.ops.edit.rules import Exact, Rule
+from ckpttool.ops.edit.rules import Exact, Rule, reason_of
 from ckpttool.ops.edit.slots import base_of_slot
 from ckpttool.ops.rewrite.run import Change
 
@@ -37,8 +37,9 @@ def rename(contents: Contents, rules: Sequence[Rule], unmatched: Unmatched) -> l
     before = {origin: item.key for origin, item in contents.items.items()}
     for rule in rules:
         _apply(contents, rule, unmatched)
+    reason = reason_of(rules)
     return [
-        Change(item.name, f"renamed to {item.key}", _why(contents, item, rules))
+        Change(item.name, f"renamed to {item.key}", _followed(contents, item) or reason)
         for origin, item in contents.items.items()
         if item.key != before[origin]
     ]
@@ -73,9 +74,6 @@ def _apply(contents: Contents, rule: Rule, unmatched: Unmatched) -> None:
         item.key = new[origin]
 
 
-def _why(contents: Contents, item: Item, rules: Sequence[Rule]) -> str:
-    if item.follows is not None and item.follows in contents.items:
-        base = contents.items[item.follows]
-        if base.key != base.origin:
-            return f"follows {base.name}"
-    return "; ".join(rule.text for rule in rules) if len(rules) <= 3 else f"{len(rules)} rules"
+def _followed(contents: Contents, item: Item) -> str:
+    base = contents.items.get(item.follows or "")
+    return "" if base is None or base.key == base.origin else f"follows {base.name}"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ckpttool.errors import RefusedError
 from ckpttool.ops.edit.contents import Contents, EditedGraph, Item
-from ckpttool.ops.edit.rules import Exact, Rule
+from ckpttool.ops.edit.rules import Exact, Rule, reason_of
 from ckpttool.ops.edit.slots import base_of_slot
 from ckpttool.ops.rewrite.run import Change
 from ckpttool.sources.graph_walk import escape_name
@@ -66,7 +66,7 @@ def rename_in_graph(
     _require_different_siblings(speller)
     _require_different_names(before, after)
     graph.patch.edges.update(edges)
-    reason = "; ".join(rule.text for rule in rules) if len(rules) <= 3 else f"{len(rules)} rules"
+    reason = reason_of(rules)
     changes = []
     for origin, names in after.items():
         item, old = names.item, before[origin]

@@ -6,12 +6,12 @@ Pure: text → functions from a name to a name.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ckpttool.errors import UsageError
 
-__all__ = ["Exact", "Pattern", "Rule", "parse_rename"]
+__all__ = ["Exact", "Pattern", "Rule", "parse_rename", "reason_of"]
 
 _SED = re.compile(r"s([^\w\s\\])(.*)", re.DOTALL | re.ASCII)
 _FLAGS = frozenset("gi")
@@ -73,6 +73,11 @@ def parse_rename(text: str) -> Rule:
     except (re.error, IndexError, OverflowError) as error:
         raise _broken(text, str(error)) from None
     return Pattern(f"--rename {text}", lambda name: expression.sub(template, name, count=count))
+
+
+def reason_of(rules: Sequence[Rule]) -> str:
+    """The rules, for people, as far as they can be said in a line."""
+    return "; ".join(rule.text for rule in rules) if len(rules) <= 3 else f"{len(rules)} rules"
 
 
 def _sed_parts(text: str) -> tuple[str, str, str] | None:
