@@ -30,7 +30,7 @@ from ckpttool.sources.filenames import (
     split_part,
 )
 from ckpttool.sources.nearest import nearest
-from ckpttool.storage import Directory, FileStat, stat_path
+from ckpttool.storage import Directory, FileStat, open_directory, stat_path
 
 if TYPE_CHECKING:
     from ckpttool.sources.run import Run
@@ -98,41 +98,45 @@ def no_folder(address: str, folder: str) -> NotFoundError:
         missing = parent
     there = stat_path(missing)
     why = f"{missing} is no directory" if there else f"there is no directory {missing}"
-    parent = os.path.dirname(missing) or "."
+    parent, base = os.path.split(missing)
     hint = ""
-    try:
-        names = islice((entry.name for entry in os.scandir(parent) if entry.is_dir()), _NAMES)
-        near = nearest(os.path.basename(missing), names, n=1)
-        hint = f"did you mean {join(parent, near[0])}?" if near else ""
-    except OSError:
-        pass
+    if stat_path(index_name(folder)) is not None:  # a prefix with a slash at its end
+        hint = f"did you mean {folder}?"
+    else:
+        try:
+            with open_directory(parent) as directory:
+                hint = _near(directory, base)
+        except CkpttoolError:
+            pass
     return NotFoundError(f"no such checkpoint: {address}", why=why, hint=hint)
 
 
 def no_prefix(directory: Directory, base: str, address: str, limits: Limits) -> CkpttoolError:
     """A name of a directory is no checkpoint: its parts, or the nearest names there."""
+    named = split_part(base)
+    wanted = named.prefix if named else base
     parts: list[str] = []
     prefixes: set[str] = set()
     sharded_v1: list[str] = []
     looked_for = f"looked for {index_name(base)}, {base}.data-*-of-*, {base}.meta and {base}"
-    if split_part(base):
+    if named:
         looked_for = f"looked for {base}"
     try:
         for stat in islice(directory.scan(), limits.directory_entries):
             part = split_part(stat.name)
             if part is not None:
-                if part.prefix == base:
-                    parts.append(stat.name)
-                elif part.kind == "index":
+                if part.kind == "index":
                     prefixes.add(part.prefix)
+                elif part.prefix == wanted:
+                    parts.append(stat.name)
             elif is_sharded_v1(stat.name) == base:
                 sharded_v1.append(stat.name)
     except CkpttoolError as error:
         looked_for += f"; the directory cannot be listed: {error.why}"
     if sharded_v1 and _kind(directory, min(sharded_v1)) == "tf-v1":
         return v1_unsupported(address)
-    if parts:
-        return index_missing(address, parts)
+    if parts and wanted not in prefixes:
+        return index_missing(join(directory.path, wanted), parts)
     there = directory.stat(base)
     if there is not None and there.kind == "link":
         return NotFoundError(
@@ -148,13 +152,31 @@ def no_prefix(directory: Directory, base: str, address: str, limits: Limits) -> 
 
 
 def _instead(directory: Directory, base: str, prefixes: set[str]) -> str:
-    part = split_part(base)
-    near = nearest(part.prefix if part else base, prefixes)
-    if near:
-        return f"did you mean {' or '.join(join(directory.path, name) for name in near)}?"
+    run, at, step = base.rpartition("@")
+    if at and (stat := directory.stat(run)) is not None and stat.kind == "directory":
+        return f"did you mean {join(directory.path, run)}/@{step}?"
+    named = split_part(base)
+    if near := _near(directory, named.prefix if named else base, prefixes):
+        return near
     if prefixes:
         return f"the checkpoints there are {_some(prefixes)}"
     return f"there is no checkpoint in {directory.path}"
+
+
+def _near(directory: Directory, base: str, prefixes: Iterable[str] = ()) -> str:
+    """The question whether a checkpoint or a directory of a similar name was meant."""
+    names = set(prefixes)
+    try:
+        for stat in islice(directory.scan(), _NAMES):
+            part = split_part(stat.name)
+            if part is not None and part.kind == "index":
+                names.add(part.prefix)
+            elif stat.kind == "directory":
+                names.add(stat.name)
+    except CkpttoolError:
+        pass  # whatever else is said of the directory, says so
+    near = [join(directory.path, name) for name in nearest(base, names)]
+    return f"did you mean {' or '.join(near)}?" if near else ""
 
 
 def no_checkpoint(directory: Directory, address: str) -> CkpttoolError:

@@ -119,3 +119,36 @@ def test_linked_data_files_are_not_checked_rather_than_damaged(
     assert f"cp -rL {linked} COPY  [unsafe-link]" in latest.stderr
     (linked / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-42"\n')
     assert run_cli(["list", f"{linked}/@latest"]).returncode == 22
+
+
+@pytest.mark.parametrize(
+    "name", ["model.ckpt", "model.ckpt.index", "model.ckpt.meta", "model.ckpt.data-00000-of-00001"]
+)
+def test_a_missing_index_is_missing_by_every_name(
+    run_cli: RunCli, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "model.ckpt.data-00000-of-00001").write_bytes(bytes(8))
+    result = run_cli(["inspect", str(tmp_path / name)])
+    assert result.returncode == 20, result.stderr
+    assert f"error: {tmp_path / 'model.ckpt'} has no index" in result.stderr
+    assert result.stderr.rstrip().endswith("[index-missing]")
+
+
+@pytest.mark.parametrize("command", ["list", "inspect", "verify"])
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("mlp-v1x", "did you mean mlp-v1?"),
+        ("mlpv1/", "did you mean mlp-v1?"),
+        ("mlp-v1@1000", "did you mean mlp-v1/@1000?"),
+        ("mlp-v1/model.ckpt-1000/", "did you mean mlp-v1/model.ckpt-1000?"),
+        ("mlp-v1/model.ckpt1000/", "did you mean mlp-v1/model.ckpt-1000?"),
+        ("mlp-v1/modelckpt-1000", "did you mean mlp-v1/model.ckpt-1000?"),
+    ],
+)
+def test_a_slip_of_the_pen_is_met_with_what_was_meant(
+    run_cli: RunCli, fixtures_dir: Path, command: str, typed: str, meant: str
+) -> None:
+    result = run_cli([command, typed], cwd=fixtures_dir)
+    assert result.returncode == 10
+    assert f"  next: {meant}" in result.stderr
