@@ -129,9 +129,10 @@ def with_losses(changes: Iterable[Change], losses: Mapping[str, Loss]) -> Iterat
     by_change = {id(loss.change): loss for loss in losses.values()}
     for change in changes:
         loss = by_change.get(id(change))
-        if loss is not None:
-            change = Change(change.variable, change.what, loss.words() or "nothing is lost")  # noqa: PLW2901
-        yield change
+        if loss is None:
+            yield change
+        else:
+            yield Change(change.variable, change.what, loss.words() or "nothing is lost")
 
 
 def loss_warnings(losses: Mapping[str, Loss]) -> Iterator[str]:

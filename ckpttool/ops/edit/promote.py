@@ -48,7 +48,7 @@ def promote_averages(contents: Contents) -> list[Change]:
             )
         variable.tensors, variable.owner = average.tensors, average.owner
         contents.remove(average.origin)
-        changes.append(Change(variable.name, f"has the values of {average.name}", "--promote-ema"))
+        changes.append(Change(variable.name, "takes its average", "--promote-ema"))
         changes.append(Change(average.name, "dropped", f"is {variable.name} now"))
     return changes
 
