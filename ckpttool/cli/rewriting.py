@@ -24,7 +24,7 @@ from ckpttool.ops.rewrite.plan_file import (
 from ckpttool.ops.rewrite.run import Options, RewriteResult
 from ckpttool.storage import stat_path
 
-__all__ = ["Rewriting", "destination_option", "rewriting"]
+__all__ = ["Rewriting", "destination_option", "link_option", "rewriting"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -41,6 +41,7 @@ class Rewriting:
     yes: bool
     check: bool
     verify: bool
+    link: bool
     plan_file: str | None
 
     def run(
@@ -83,6 +84,7 @@ class Rewriting:
             dry_run=dry_run,
             overwrite=self.overwrite,
             check=self.check,
+            link=self.link,
             verify=self.verify,
             progress=progress,
             limits=default_limits(),
@@ -96,12 +98,23 @@ def destination_option(function: _F) -> _F:
     )(function)
 
 
+def link_option(function: _F) -> _F:
+    """``--link``, for commands that may leave whole data files as they are."""
+    return click.option(
+        "--link",
+        is_flag=True,
+        help="Hard-link data files that stay as they are. Both checkpoints then share them: "
+        "never write into one.",
+    )(function)
+
+
 def rewriting(function: _F) -> _F:
     """The options of a command that writes a checkpoint, as the argument ``how``."""
 
     def call(*args: object, **given: Any) -> int:  # noqa: ANN401
         names = ("dry_run", "overwrite", "yes", "check", "verify", "plan_file")
-        how = Rewriting(**{name: given.pop(name) for name in names})
+        chosen = {name: given.pop(name) for name in names}
+        how = Rewriting(**chosen, link=given.pop("link", False))
         return cast(int, function(*args, how=how, **given))
 
     wrapped: Any = update_wrapper(call, function)

@@ -7,6 +7,7 @@ not know survive (TensorFlow itself drops them).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Literal
 
@@ -26,6 +27,14 @@ __all__ = [
 
 _SHARD, _OFFSET, _SIZE, _CRC, _SLICES = 3, 4, 5, 6, 7
 _WORD64 = 2**64 - 1
+
+#: What follows dtype and shape in an entry that TensorFlow wrote: shard, offset, size and
+#: checksum, each at most once and in this order; the last two are groups.
+_PLACE = re.compile(
+    rb"(?:\x18[\x80-\xff]{0,8}[\x00-\x7f])?(?:\x20[\x80-\xff]{0,8}[\x00-\x7f])?"
+    rb"((?:\x28[\x80-\xff]{0,8}[\x00-\x7f])?)((?:\x35.{4})?)",
+    re.DOTALL,
+)
 
 
 def encode_header(num_shards: int, *, big_endian: bool = False) -> bytes:
@@ -73,6 +82,19 @@ def patch_entry(
     Raises:
         CorruptError: ``raw`` is no protobuf message.
     """
+    if len(raw) >= 4 and raw[0] == 0x08 and raw[1] < 0x80 and raw[2] == 0x12 and raw[3] < 0x80:
+        end = 4 + raw[3]
+        plain = _PLACE.fullmatch(raw, end) if end <= len(raw) else None
+        if plain is not None:  # a tenth of the time: there may be a million entries
+            return b"".join(
+                (
+                    raw[:end],
+                    _number(_SHARD, shard),
+                    _number(_OFFSET, offset),
+                    plain[1] if size is None else _number(_SIZE, size),
+                    plain[2] if crc32c is None else _crc(crc32c),
+                )
+            )
     changes = {_SHARD: _number(_SHARD, shard), _OFFSET: _number(_OFFSET, offset)}
     if size is not None:
         changes[_SIZE] = _number(_SIZE, size)
@@ -130,7 +152,11 @@ def _field(raw: bytes, number: int, wire_type: int, value: int | tuple[int, int]
 
 
 def _number(number: int, value: int) -> bytes:
-    return encode_varint(number << 3 | VARINT) + encode_varint(value & _WORD64) if value else b""
+    if not value:
+        return b""
+    if 0 < value < 0x80:
+        return bytes((number << 3 | VARINT, value))
+    return bytes((number << 3 | VARINT,)) + encode_varint(value & _WORD64)
 
 
 def _message(number: int, contents: bytes) -> bytes:

@@ -74,6 +74,10 @@ def read_varint(data: bytes, pos: int, end: int) -> tuple[int, int]:
 
 def encode_varint(value: int) -> bytes:
     """The shortest varint of a number in ``[0, 2**64)``."""
+    if value < 0x80:
+        return bytes((value,))
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)

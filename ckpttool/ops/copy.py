@@ -29,6 +29,7 @@ from ckpttool.ops.rewrite.run import (
     finish_pending,
     forget_fingerprint,
     recover,
+    require_same,
     verify_result,
 )
 from ckpttool.ops.rewrite.tensors import Input
@@ -188,7 +189,7 @@ def _write(
 ) -> None:
     named = files.named(where.prefix)
     total = sum(stat.size for stat in named.values())
-    linked = moving and source.itself().device == directory.itself().device
+    linked = (moving or options.link) and source.itself().device == directory.itself().device
     if not linked and directory.free_bytes() < total:
         raise NoSpaceError(
             f"{where.prefix} does not fit into {directory.path}",
@@ -203,8 +204,11 @@ def _write(
             done += stat.size
             if options.progress is not None:
                 options.progress(done, total)
+        require_same([Input.of(join(source.path, stat.name), stat) for stat in named.values()])
         forget_fingerprint(where, warnings)
         new.commit(index_name(where.prefix), [name for name in old if name not in named])
+    if options.link and not linked:
+        warnings.append(f"{directory.path} is on another file system: all was copied")
 
 
 def _link(new: FileSet, name: str, source: LocalDirectory, stat: FileStat) -> bool:

@@ -18,7 +18,7 @@ from ckpttool.model import numel
 from ckpttool.ops.rewrite.destination import destination
 from ckpttool.ops.rewrite.part_sums import check_opaque, check_whole
 from ckpttool.ops.rewrite.run import Change, Options, RewriteResult, carry_out, finish_pending
-from ckpttool.ops.rewrite.tensors import Bundle, Stored, Tensor, bundle_of
+from ckpttool.ops.rewrite.tensors import Bundle, Stored, Tensor, bundle_of, inputs_of
 from ckpttool.sources.address import resolve
 from ckpttool.sources.filenames import graph_name, index_name
 from ckpttool.sources.shard_files import ShardFiles
@@ -81,6 +81,7 @@ def salvage(address: str, to: str, options: Options) -> Salvaged:
         files = ShardFiles(directory, found.prefix, index.header.num_shards)
         with closing(files):
             bundle = bundle_of(index, files)
+            bundle.inputs = inputs_of(file, files)
             lost += _drop_damaged(bundle)
             if not bundle.tensors:
                 raise CorruptError(

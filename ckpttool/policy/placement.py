@@ -44,8 +44,7 @@ def balanced(pieces: Sequence[Piece], shards: int) -> list[Placed]:
     load = [(0, shard) for shard in range(shards)]
     heapify(load)
     chosen = [0] * len(pieces)
-    order = sorted(range(len(pieces)), key=lambda at: (-pieces[at].nbytes, _sort_key(pieces[at])))
-    for at in order:
+    for at in _largest_first(pieces, range(len(pieces))):
         nbytes, shard = load[0]
         heapreplace(load, (nbytes + pieces[at].nbytes, shard))
         chosen[at] = shard
@@ -102,7 +101,7 @@ def in_turn(pieces: Sequence[Piece], shards: int) -> list[Placed]:
     heap = [(nbytes, shard) for shard, nbytes in enumerate(load)]
     heapify(heap)
     whole = (at for at in range(len(pieces)) if at not in placed)
-    for at in sorted(whole, key=lambda at: (-pieces[at].nbytes, _sort_key(pieces[at]))):
+    for at in _largest_first(pieces, whole):
         nbytes, shard = heap[0]
         heapreplace(heap, (nbytes + pieces[at].nbytes, shard))
         placed[at] = Placed(pieces[at], shard, f"whole; fewest bytes ({nbytes})")
@@ -139,8 +138,15 @@ def by_rule(
     return placed
 
 
-def _sort_key(piece: Piece) -> tuple[str, int]:
-    return piece.name, -1 if piece.part is None else piece.part
+def _largest_first(pieces: Sequence[Piece], which: Iterable[int]) -> list[int]:
+    """Numbers of pieces: the largest first, equal ones by name and part.
+
+    Sorted three times, which keeps no key of several members for each of a million.
+    """
+    order = sorted(which, key=lambda at: -1 if pieces[at].part is None else pieces[at].part or 0)
+    order.sort(key=lambda at: pieces[at].name)
+    order.sort(key=lambda at: -pieces[at].nbytes)
+    return order
 
 
 def _check(shards: int) -> None:

@@ -35,6 +35,11 @@ class ShardFiles:
         self._count = count
         self._open: OrderedDict[int, ReadableFile] = OrderedDict()
 
+    @property
+    def directory(self) -> Directory:
+        """Where they lie."""
+        return self._directory
+
     def path(self, shard: int) -> str:
         """The path of a data file, whether it exists or not."""
         return join(self._directory.path, shard_name(self._prefix, shard, self._count))

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from types import TracebackType
 from typing import Any, Self
 
@@ -67,6 +68,8 @@ class FileSet:
     def link(self, name: str, source: Directory, expected: FileStat) -> None:
         """Take in an existing file of the same file system under another name, uncopied.
 
+        Its bytes are made durable: whoever wrote it may not have.
+
         Raises:
             RefusedError: id ``exists``: the name is taken and is not to be replaced.
             ChangedError, StorageError, PermissionDeniedError: as ``Directory.link``.
@@ -76,6 +79,8 @@ class FileSet:
         temporary = f"{NEW_PREFIX}{self._token}-{len(self._files)}"
         source.link(expected, self._directory, temporary)
         self._files[name] = temporary
+        with closing(self._directory.open(temporary)) as file:
+            file.sync()
 
     def commit(self, last: str, remove: Sequence[str] = ()) -> None:
         """Give every file its name, ``last`` at the end, then remove other files.

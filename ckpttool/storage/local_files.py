@@ -60,6 +60,13 @@ class LocalFile:
     def fileno(self) -> int | None:
         return self._fd
 
+    def sync(self) -> None:
+        """Make the bytes of a file durable that another program wrote."""
+        try:
+            fsync(self._fd)
+        except OSError as error:
+            raise_os_error(error, f"cannot make {self._path} durable")
+
     def changed(self) -> bool:
         now = os.fstat(self._fd)
         before = self._stat

@@ -6,7 +6,7 @@ import click
 
 from ckpttool.cli import options
 from ckpttool.cli.output import Output
-from ckpttool.cli.rewriting import Rewriting, rewriting
+from ckpttool.cli.rewriting import Rewriting, link_option, rewriting
 from ckpttool.ops.copy import copy_checkpoint
 
 __all__ = ["command"]
@@ -23,6 +23,7 @@ __all__ = ["command"]
     is_flag=True,
     help="Copy every variable that is intact, list the rest, and end with 3 where there is any.",
 )
+@link_option
 @rewriting
 @options.output()
 def command(out: Output, source: str, destination: str, salvage: bool, how: Rewriting) -> int:

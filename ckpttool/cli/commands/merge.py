@@ -6,7 +6,7 @@ import click
 
 from ckpttool.cli import options
 from ckpttool.cli.output import Output
-from ckpttool.cli.rewriting import Rewriting, destination_option, rewriting
+from ckpttool.cli.rewriting import Rewriting, destination_option, link_option, rewriting
 from ckpttool.ops.merge import OnConflict, merge
 
 __all__ = ["command"]
@@ -35,6 +35,7 @@ __all__ = ["command"]
     metavar="LETTER:GLOB",
     help="Of one SRC (A is the first) only what matches, and that from no other. Repeatable.",
 )
+@link_option
 @rewriting
 @options.output()
 def command(

@@ -7,7 +7,7 @@ import click
 from ckpttool.cli import options
 from ckpttool.cli.output import Output
 from ckpttool.cli.parameters import SIZE
-from ckpttool.cli.rewriting import Rewriting, rewriting
+from ckpttool.cli.rewriting import Rewriting, link_option, rewriting
 from ckpttool.ops.repartition import By, Repartition, repartition
 
 __all__ = ["command"]
@@ -60,6 +60,7 @@ __all__ = ["command"]
     is_flag=True,
     help="Allow slices of dtypes that TensorFlow cannot put together.",
 )
+@link_option
 @rewriting
 @options.output()
 def command(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from ckpttool.ops.rewrite.run import Change
@@ -50,15 +49,16 @@ def place(bundle: Bundle, strategy: Strategy, shards: int | None = None) -> list
     """
     placed = strategy(_pieces(bundle))
     before = bundle.shards
+    words = [f"shard {shard}" for shard in range(max((one.shard for one in placed), default=0) + 1)]
     changes = []
     for at, (tensor, where) in enumerate(zip(bundle.tensors, placed, strict=True)):
         if where.shard != tensor.shard or before == 1:
             name = where.piece.name
             part = "" if where.piece.part is None else f" part {where.piece.part}"
-            changes.append(Change(name + part, f"shard {where.shard}", where.reason))
-        bundle.tensors[at] = tensor._replace(shard=where.shard)
-    used = max((one.shard for one in placed), default=0) + 1
-    bundle.shards = max(used, shards or 1)
+            changes.append(Change(name + part, words[where.shard], where.reason))
+        key, variable, dtype, shape, _, content, raw = tensor
+        bundle.tensors[at] = Tensor(key, variable, dtype, shape, where.shard, content, raw)
+    bundle.shards = max(len(words), shards or 1)
     return changes
 
 
@@ -68,15 +68,11 @@ def _pieces(bundle: Bundle) -> list[Piece]:
     for owner in bundle.owners.values():
         for at, spec in enumerate(owner.slices):
             number[spec.key(owner.key)] = at
-    names: dict[bytes, str] = defaultdict(str)
-
-    def name(tensor: Tensor) -> str:
-        found = names.get(tensor.variable)
-        if found is None:
-            found = names[tensor.variable] = tensor.variable.decode("utf-8", "surrogateescape")
-        return found
-
     return [
-        Piece(name(tensor), tensor.content.nbytes, number.get(tensor.key))
+        Piece(
+            tensor.variable.decode("utf-8", "surrogateescape"),
+            tensor.content.nbytes,
+            number.get(tensor.key) if number else None,
+        )
         for tensor in bundle.tensors
     ]

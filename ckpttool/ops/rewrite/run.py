@@ -10,14 +10,21 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from ckpttool.errors import CorruptError
+from ckpttool.errors import ChangedError, CorruptError, LimitError
 from ckpttool.limits import Limits
 from ckpttool.ops.rewrite.destination import FINGERPRINT, Destination, folder_of, in_the_way
 from ckpttool.ops.rewrite.tensors import Bundle, Input
 from ckpttool.ops.rewrite.write import ShardWritten, planned_shards, write_bundle
-from ckpttool.sources.filenames import graph_name, index_name, join, split_part
-from ckpttool.storage import open_directory
+from ckpttool.sources.filenames import (
+    graph_name,
+    index_name,
+    join,
+    shard_name,
+    split_part,
+)
+from ckpttool.storage import open_directory, stat_path
 from ckpttool.storage.base import ReadableFile
 from ckpttool.storage.fileset import COMMIT_JOURNAL, finish_interrupted
 from ckpttool.storage.local import LocalDirectory
@@ -32,14 +39,14 @@ __all__ = [
     "finish_pending",
     "forget_fingerprint",
     "recover",
+    "require_same",
     "verify_result",
 ]
 
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One thing that is different in the destination: which variable, what, and why."""
 
     variable: str
@@ -93,6 +100,7 @@ class Options:
         dry_run: make the plan and write nothing.
         overwrite: replace a checkpoint that is there.
         check: compare what is read with its checksums on the way.
+        link: take in data files that stay as they are by hard links.
         verify: read the result back and compare all its checksums.
         progress: told of bytes done and their total.
         limits: bounds on what files may claim.
@@ -101,6 +109,7 @@ class Options:
     dry_run: bool = False
     overwrite: bool = False
     check: bool = False
+    link: bool = False
     verify: bool = False
     progress: Progress | None = None
     limits: Limits = field(default_factory=Limits)
@@ -129,12 +138,16 @@ def carry_out(
 
     Raises:
         RefusedError: id ``exists``, id ``duplicate-key``.
-        ChangedError: id ``locked``: another ckpttool writes there.
+        ChangedError: id ``locked``: another ckpttool writes there; id ``changed``: a file
+            was replaced or written to while it was read.
         CorruptError: a checksum does not match; id ``written-wrong`` when it is one of the
-            result's own.
+            result's own; id ``shard-out-of-range``.
+        LimitError: id ``limit-shards``.
         NoSpaceError, PermissionDeniedError, StorageError: as the system says.
     """
     warnings: list[str] = []
+    variables = len(bundle.tensors)
+    _require_shards(source, bundle, options.limits)
     with open_directory(where.directory) as directory:
         if options.dry_run:
             in_the_way(directory, where.prefix, overwrite=options.overwrite)
@@ -154,13 +167,32 @@ def carry_out(
         where.location,
         shards,
         sum(shard.nbytes for shard in shards),
-        len(bundle.tensors),
+        variables,
         tuple(changes),
         not options.dry_run,
         tuple(warnings),
         tuple(notes),
         bundle.inputs,
     )
+
+
+def _require_shards(source: str, bundle: Bundle, limits: Limits) -> None:
+    """Check what an index claims of data files, before one is made for each of them."""
+    if bundle.shards > limits.shards:
+        raise LimitError(
+            f"{source} is over a limit",
+            why=f"its index claims {bundle.shards} data files, and the limit is {limits.shards}",
+            hint="if the file is trusted, raise shards in CKPTTOOL_LIMITS",
+            id="limit-shards",
+        )
+    worst = max((tensor.shard for tensor in bundle.tensors), default=0)
+    if worst >= max(bundle.shards, 1):
+        raise CorruptError(
+            f"the index of {source} contradicts itself",
+            why=f"a variable lies in data file {worst}, and there are {bundle.shards}",
+            hint=f"ckpttool verify {shlex.quote(source)}",
+            id="shard-out-of-range",
+        )
 
 
 def _write(
@@ -173,21 +205,49 @@ def _write(
 ) -> list[ShardWritten]:
     old = in_the_way(directory, where.prefix, overwrite=options.overwrite)
     beside = {} if graph is None else {graph_name(where.prefix): graph}
-    new = {shard.name for shard in planned_shards(bundle, where.prefix)} | beside.keys()
+    names = {shard_name(where.prefix, shard, bundle.shards) for shard in range(bundle.shards)}
+    new = names | beside.keys()
     stale = [name for name in old if name not in new and name != index_name(where.prefix)]
     if graph_name(where.prefix) in stale:
         warnings.append(f"{graph_name(where.prefix)} went with what was overwritten: removed")
-    return write_bundle(
+
+    def ready() -> None:
+        require_same(bundle.inputs)
+        forget_fingerprint(where, warnings)
+
+    written = write_bundle(
         bundle,
         directory,
         where.prefix,
         check=options.check,
+        link=options.link,
         overwrite=options.overwrite,
         remove=stale,
         beside=beside,
-        before_commit=lambda: forget_fingerprint(where, warnings),
+        before_commit=ready,
         progress=options.progress,
     )
+    if options.link and not any(shard.linked for shard in written):
+        warnings.append("all was copied: no data file stays as it is on one file system")
+    return written
+
+
+def require_same(inputs: Sequence[Input]) -> None:
+    """Check that the files that were read are still what they were.
+
+    Raises:
+        ChangedError: id ``changed``.
+    """
+    for one in inputs:
+        now = stat_path(one.path)
+        if now is None or (now.size, now.mtime_ns, now.inode) != one[1:]:
+            raise ChangedError(
+                f"{one.path} was changed while it was read",
+                why="it has gone"
+                if now is None
+                else f"it was replaced or written to: {now.size} bytes now, {one.size} before",
+                hint="nothing was written; run the command again when its writer has finished",
+            )
 
 
 def forget_fingerprint(where: Destination, warnings: list[str]) -> None:

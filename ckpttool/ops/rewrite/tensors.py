@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ckpttool.formats.bundle import BundleIndex, Entry, SliceSpec
+from ckpttool.formats.bundle import BundleIndex, SliceSpec
 from ckpttool.formats.bundle_writer import encode_entry
 from ckpttool.sources.shard_files import ShardFiles
 from ckpttool.sources.v2 import BundleSource
-from ckpttool.storage.base import FileStat
+from ckpttool.storage.base import FileStat, ReadableFile
 
 __all__ = [
     "Bundle",
@@ -26,6 +26,7 @@ __all__ = [
     "Stored",
     "Tensor",
     "bundle_of",
+    "inputs_of",
     "read_bundle",
 ]
 
@@ -168,48 +169,45 @@ def read_bundle(source: BundleSource) -> Bundle:
         CorruptError, IncompleteError, LimitError: as ``BundleIndex``.
     """
     bundle = bundle_of(source.index, source.files)
-    index = source.index_file
-    bundle.inputs = (
-        Input.of(index.path, index.stat),
-        *(
-            Input.of(source.files.path(n), stat)
-            for n, stat in sorted(source.files.on_disk().items())
-        ),
-    )
+    bundle.inputs = inputs_of(source.index_file, source.files)
     return bundle
+
+
+def inputs_of(index: ReadableFile, files: ShardFiles) -> tuple[Input, ...]:
+    """The files of a checkpoint as they are now: its open index, and its data files."""
+    on_disk = sorted(files.on_disk().items())
+    data = (Input.of(files.path(number), stat) for number, stat in on_disk)
+    return (Input.of(index.path, index.stat), *data)
 
 
 def bundle_of(index: BundleIndex, files: ShardFiles) -> Bundle:
     """Every entry of an index whose data files are ``files``; as ``read_bundle``."""
     owners: dict[bytes, Owner] = {}
     part_of: dict[bytes, bytes] = {}
-    entries: list[Entry] = []
+    tensors: list[Tensor] = []
     for block in index.blocks():
-        for entry in block:
-            if entry.slices:
-                owners[entry.key] = Owner(
-                    entry.key, entry.dtype, entry.shape, entry.slices, entry.raw
-                )
-                for spec in entry.slices:
-                    part_of[spec.key(entry.key)] = entry.key
+        for key, dtype, shape, shard, offset, size, crc32c, slices, raw in block:
+            if slices:
+                owners[key] = Owner(key, dtype, shape, slices, raw)
+                part_of |= {spec.key(key): key for spec in slices}
             else:
-                entries.append(entry)
-    entries.sort(key=_place)
-    tensors = [
-        Tensor(
-            entry.key,
-            part_of.get(entry.key, entry.key) if part_of else entry.key,
-            entry.dtype,
-            entry.shape,
-            entry.shard,
-            Stored(files, entry.shard, entry.offset, entry.size, entry.crc32c, 0, entry.size),
-            entry.raw,
-        )
-        for entry in entries
-    ]
+                content = Stored(files, shard, offset, size, crc32c, 0, size)
+                tensors.append(Tensor(key, key, dtype, shape, shard, content, raw))
+    if part_of:  # a part stands before its owner in an index
+        for at, tensor in enumerate(tensors):
+            owner = part_of.get(tensor.key)
+            if owner is not None:
+                tensors[at] = tensor._replace(variable=owner)
+    tensors.sort(key=_offset)
+    tensors.sort(key=_shard)
     header = index.header
     return Bundle(tensors, owners, header.raw, header.big_endian, header.num_shards)
 
 
-def _place(entry: Entry) -> tuple[int, int]:
-    return entry.shard, entry.offset
+def _shard(tensor: Tensor) -> int:
+    return tensor.shard
+
+
+def _offset(tensor: Tensor) -> int:
+    assert isinstance(tensor.content, Stored), "nothing has been changed yet"
+    return tensor.content.offset
