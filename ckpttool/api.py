@@ -10,7 +10,7 @@ from operator import index as as_integer
 from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Self, SupportsIndex
 
-from ckpttool.errors import ChangedError, NotFoundError, UsageError
+from ckpttool.errors import ChangedError, NotFoundError, UsageError, missing_package
 from ckpttool.limits import Limits
 from ckpttool.model import Shard, Variable
 from ckpttool.sources.base import Source, SourceKind, Style
@@ -161,6 +161,7 @@ class Checkpoint(Mapping[str, Variable]):
             CorruptError, IncompleteError: damaged or missing data; names variable and shard.
             UnsupportedError: a dtype without readable values.
             ChangedError: another program replaced the files, and did so again.
+            UnsupportedError: id ``package-missing``: numpy is not installed.
 
         >>> import ckpttool
         >>> with ckpttool.open("fixtures/partitioned") as checkpoint:
@@ -172,12 +173,15 @@ class Checkpoint(Mapping[str, Variable]):
         1
         """
         try:
-            return self._read(name, index, copy=copy)
-        except ChangedError:
-            text = name.key if isinstance(name, Variable) else name
-            self.source.close()
-            self._source = open_source(self._address, self._limits)
-            return self._read(text, index, copy=copy)
+            try:
+                return self._read(name, index, copy=copy)
+            except ChangedError:
+                text = name.key if isinstance(name, Variable) else name
+                self.source.close()
+                self._source = open_source(self._address, self._limits)
+                return self._read(text, index, copy=copy)
+        except ModuleNotFoundError as error:
+            raise missing_package(error) or error from None
 
     def _read(self, name: str | Variable, index: Chooser | str, *, copy: bool) -> np.ndarray:
         inner: Index = ()

@@ -28,6 +28,7 @@ __all__ = [
     "UnsafeError",
     "UnsupportedError",
     "UsageError",
+    "missing_package",
 ]
 
 
@@ -172,3 +173,23 @@ class PermissionDeniedError(CkpttoolError):
 
 class InternalError(CkpttoolError):
     """A bug in ckpttool: an exception that no rule foresaw."""
+
+
+#: Import name → distribution, of the packages that a light install may leave out.
+_OPTIONAL = {"h5py": "h5py", "ml_dtypes": "ml-dtypes", "numpy": "numpy", "tensorflow": "tensorflow"}
+
+
+def missing_package(error: ModuleNotFoundError) -> UnsupportedError | None:
+    """The error of an import that failed because a package is not installed.
+
+    None where something else is missing, for that is a bug.
+    """
+    package = _OPTIONAL.get(error.name or "")
+    if package is None:
+        return None
+    return UnsupportedError(
+        f"this needs {package}",
+        why="it is not installed; this is a light install",
+        hint=f"pip install {package}",
+        id="package-missing",
+    )

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import ckpttool
+from ckpttool.errors import UnsupportedError
 from tests.support.command import clean_environment
 
 HEAVY = ("h5py", "keras", "ml_dtypes", "numpy", "tensorflow", "tf2onnx")
@@ -121,3 +123,33 @@ def test_the_package_itself_imports_nothing() -> None:
     )
     roots = {name.partition(".")[0] for name in result.stdout.decode().split()}
     assert roots & {"click", "cramjam", "google_crc32c", "rich", *HEAVY} == set()
+
+
+def test_a_missing_package_is_named_where_it_is_needed(fixtures_dir: Path, tmp_path: Path) -> None:
+    average = ["average", "keras3/ckpt-3", "keras3/ckpt-4", "-o", str(tmp_path / "mean"), "-y"]
+    result = run_without_heavy(average, fixtures_dir, tmp_path / "loaded")
+    assert result.returncode == 12, result.stderr
+    assert "error: this needs numpy\n" in result.stderr
+    assert "next: pip install numpy  [package-missing]" in result.stderr
+    for suffix in ("npy", "npz", "csv"):
+        out = tmp_path / f"x.{suffix}"
+        values = ["load", "dtypes", "array/float32", "-o", str(out)]
+        saved = run_without_heavy(values, fixtures_dir, tmp_path / "loaded")
+        assert saved.returncode == 0, saved.stderr
+        assert out.stat().st_size > 0
+
+
+def test_reading_without_numpy_names_it(
+    fixtures_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> object:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    with ckpttool.open(str(fixtures_dir / "dtypes")) as checkpoint:
+        monkeypatch.setattr(checkpoint.source, "read", lambda *_: missing("numpy"))
+        with pytest.raises(UnsupportedError, match="this needs numpy") as caught:
+            checkpoint.read("array/float32")
+        assert (caught.value.id, caught.value.hint) == ("package-missing", "pip install numpy")
+        monkeypatch.setattr(checkpoint.source, "read", lambda *_: missing("ckpttool.nothing"))
+        with pytest.raises(ModuleNotFoundError):  # a bug stays one
+            checkpoint.read("array/float32")

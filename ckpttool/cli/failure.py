@@ -9,7 +9,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from ckpttool.errors import CkpttoolError, InternalError, LimitError, UsageError
+from ckpttool.errors import (
+    CkpttoolError,
+    InternalError,
+    LimitError,
+    UsageError,
+    missing_package,
+)
 
 if TYPE_CHECKING:
     from click import ClickException
@@ -21,6 +27,8 @@ def as_error(exception: Exception) -> CkpttoolError:
     """The error that an exception comes to; never raises."""
     if isinstance(exception, CkpttoolError):
         return exception
+    if isinstance(exception, ModuleNotFoundError) and (missing := missing_package(exception)):
+        return missing
     if isinstance(exception, MemoryError):
         return _out_of_memory()
     if isinstance(exception, OSError):

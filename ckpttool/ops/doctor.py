@@ -23,7 +23,7 @@ _LIBRARIES = (
     ("rich", True, "tables on a terminal"),
     ("google-crc32c", True, "checksums"),
     ("cramjam", True, "compressed index blocks"),
-    ("numpy", False, "values as arrays: ckpttool.open(…).read, load to .npz and .csv"),
+    ("numpy", False, "values as arrays: ckpttool.open(…).read; average, edit --cast"),
     ("ml_dtypes", False, "bfloat16 and float8 values as arrays"),
     ("tensorflow", False, "nothing that reads or checks; only what must run a graph"),
 )

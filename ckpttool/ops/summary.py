@@ -39,23 +39,25 @@ class Summary:
 
 
 def summarise(loaded: Loaded, number: int) -> Summary | None:
-    """The summary of an item of numbers; None for strings, and where there is no numpy.
+    """The summary of an item of numbers; None for strings, and where numpy is too little.
 
     Raises:
         CkpttoolError: as ``Loaded.chunks``.
     """
-    try:
-        import numpy as np
-    except ImportError:
-        return None
     from ckpttool.formats.dtypes import numpy_dtype
 
     item = loaded.items[number]
     if item.dtype == "string":
         return None
+    try:
+        import numpy as np
+
+        dtype = numpy_dtype(item.dtype)
+    except ImportError:
+        return None  # numpy, or ml_dtypes, is not installed
     running = _Running()
     for piece in loaded.chunks(number):
-        running.add(np.frombuffer(piece, numpy_dtype(item.dtype)))
+        running.add(np.frombuffer(piece, dtype))
     return running.summary()
 
 
