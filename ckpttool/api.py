@@ -97,8 +97,17 @@ class Checkpoint(Mapping[str, Variable]):
 
     @property
     def step(self) -> int | None:
-        """The training step: the number in its name, else the step stored inside."""
+        """The training step: the one stored inside, else the number in its name, else None.
+
+        Raises:
+            CorruptError, LimitError: the index is damaged.
+        """
         return self.source.step
+
+    @property
+    def number(self) -> int | None:
+        """The number in its name: a step, an epoch, or a count of saves; None without one."""
+        return self.source.number
 
     @property
     def shards(self) -> Sequence[Shard]:

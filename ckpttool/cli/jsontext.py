@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
-__all__ = ["Written", "dumps", "lines", "pieces"]
+__all__ = ["Written", "dumps", "exact", "lines", "pieces"]
 
 _BATCH = 500
 
@@ -35,6 +35,18 @@ def dumps(value: object) -> str:
     if "\\ud" in text:
         text = _SURROGATES.sub(lambda hit: "\\ufffd" if hit["lone"] else hit[0], text)
     return text
+
+
+def exact(member: str, text: str) -> dict[str, str]:
+    """What goes beside a member that JSON cannot say exactly: its bytes as ``…_base64``.
+
+    Empty for all that is UTF-8.
+    """
+    if text.isascii() or not any("\udc80" <= char <= "\udcff" for char in text):
+        return {}
+    from base64 import b64encode
+
+    return {f"{member}_base64": b64encode(text.encode("utf-8", "surrogateescape")).decode()}
 
 
 def lines(records: Iterable[Mapping[str, object]]) -> Iterator[str]:

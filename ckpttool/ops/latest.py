@@ -27,13 +27,14 @@ _NAMED = 3
 class LatestResult:
     """The newest whole checkpoint.
 
-    ``prefix`` is its path without a file's ending; ``step`` is the number in its name, else
-    the step inside it, else None. ``warnings`` say why it is not the one that the state
-    file calls latest.
+    ``prefix`` is its path without a file's ending; ``step`` is the one stored inside, else
+    the ``number`` in its name, else None. ``warnings`` say why it is not the one that the
+    state file calls latest.
     """
 
     prefix: str
     step: int | None
+    number: int | None
     warnings: tuple[str, ...]
 
 
@@ -41,7 +42,7 @@ def latest(address: str, limits: Limits | None = None) -> LatestResult:
     """Find the newest whole checkpoint of a run directory (or of its state file).
 
     What the state file calls latest, if it is whole; else the newest whole one of its list;
-    else of what else lies there, by number, then time. Reads indexes, never data.
+    else of what else lies there, by number, then time. Reads indexes; of the data only the step.
 
     Raises:
         NotFoundError: ids ``not-a-run``, and ``no-whole-checkpoint``, which says why.
@@ -78,11 +79,10 @@ def _is_whole(found: Located, limits: Limits) -> bool:
 
 
 def _result(directory: str, prefix: str, warnings: tuple[str, ...], limits: Limits) -> LatestResult:
-    step = split_number(prefix)[1]
-    if step is None:
-        with open_directory(directory) as there:
-            step = step_inside(there, prefix, limits)
-    return LatestResult(join(directory, prefix), step, warnings)
+    number = split_number(prefix)[1]
+    with open_directory(directory) as there:
+        step = step_inside(there, prefix, limits)
+    return LatestResult(join(directory, prefix), number if step is None else step, number, warnings)
 
 
 def _trouble(run: Run, stored: str | None, found: Located | Lost | None) -> str:

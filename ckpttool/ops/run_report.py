@@ -1,6 +1,6 @@
 """A run directory as `inspect` tells it: its checkpoints one by one, and what is odd.
 
-Reads the index of every checkpoint to say whether it is whole, and no data.
+Reads the index of every checkpoint to say whether it is whole; of the data only the step.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class RunCheckpoint:
 
     Attributes:
         prefix: with its directory, so that it is an address.
-        step: the number in its name, else the step inside it.
+        step: the one stored inside, else the number in its name.
+        number: the number in its name.
         time: when it was saved, in seconds: by the state file, else by the index's mtime.
         nbytes: index, data files and graph together.
         flaw: the first thing that keeps it from being whole; empty when it is.
@@ -45,6 +46,7 @@ class RunCheckpoint:
 
     prefix: str
     step: int | None
+    number: int | None
     time: float
     nbytes: int
     flaw: str
@@ -103,16 +105,15 @@ def report_run(where: RunAddress, limits: Limits, progress: Progress | None = No
 
 def _checkpoint(directory: Directory, checkpoint: Checkpoint, limits: Limits) -> RunCheckpoint:
     prefix = checkpoint.prefix
-    step = checkpoint.number
-    if step is None:
-        step = step_inside(directory, prefix, limits)
+    step = step_inside(directory, prefix, limits)
     time = checkpoint.timestamp
     if time is None or not math.isfinite(time):
         time = checkpoint.mtime_ns / 1e9
     wrong = flaws(directory, prefix, limits)
     return RunCheckpoint(
         join(directory.path, prefix),
-        step,
+        checkpoint.number if step is None else step,
+        checkpoint.number,
         time,
         checkpoint.nbytes,
         str(wrong[0]) if wrong else "",

@@ -69,7 +69,12 @@ class Source(Protocol):
 
     @property
     def step(self) -> int | None:
-        """The training step: the number in its name, else the step stored inside."""
+        """The training step: the one stored inside, else the number in its name."""
+        ...
+
+    @property
+    def number(self) -> int | None:
+        """The number in its name: a step, an epoch, or a count of saves."""
         ...
 
     @property

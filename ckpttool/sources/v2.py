@@ -131,12 +131,14 @@ class BundleSource:
 
     @property
     def step(self) -> int | None:
-        number = split_number(self._prefix)[1]
-        if number is not None:
-            return number
         from ckpttool.sources.step import step_of
 
-        return step_of(self._directory, self._prefix, self.index)
+        step = step_of(self._directory, self._prefix, self.index)
+        return self.number if step is None else step
+
+    @property
+    def number(self) -> int | None:
+        return split_number(self._prefix)[1]
 
     @property
     def names(self) -> GraphNames | None:

@@ -86,8 +86,15 @@ def test_a_keras_3_run(fixtures_dir: Path) -> None:
     assert (report.step.variable, report.number) == ("adam/iteration", 4)
     assert result.step == report.step.value == 16
     assert result.run is not None
-    found = [(item.step, item.whole, item.listed, item.latest) for item in result.run.checkpoints]
-    assert found == [(2, True, True, False), (3, True, True, False), (4, True, True, True)]
+    found = [
+        (item.step, item.number, item.whole, item.listed, item.latest)
+        for item in result.run.checkpoints
+    ]
+    assert found == [
+        (8, 2, True, True, False),
+        (12, 3, True, True, False),
+        (16, 4, True, True, True),
+    ]
     assert "object_graph" not in {variable.kind for variable in report.census.largest}
 
 

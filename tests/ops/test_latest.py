@@ -36,7 +36,8 @@ def failure(address: str) -> CkpttoolError:
 @pytest.mark.parametrize("address", ["run", "run/", "run/checkpoint"])
 def test_what_the_state_file_calls_latest(run_dir: Path, address: str) -> None:
     found = latest(address)
-    assert (found.prefix, found.step, found.warnings) == ("run/ckpt-3", 3, ())
+    assert (found.prefix, found.step, found.number) == ("run/ckpt-3", 300, 3)
+    assert found.warnings == ()
 
 
 def test_here(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +48,7 @@ def test_here(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_newest_whole_of_the_list(run_dir: Path) -> None:
     break_(run_dir, 3)
     found = latest("run")
-    assert (found.prefix, found.step) == ("run/ckpt-2", 2)
+    assert (found.prefix, found.number) == ("run/ckpt-2", 2)
     (warning,) = found.warnings
     assert "the state file calls ckpt-3 the latest" in warning
     assert "run/ckpt-3 is not whole: ckpt-3.data-00000-of-00001 is missing" in warning
@@ -86,7 +87,7 @@ def test_without_a_usable_state_file(run_dir: Path, text: bytes | None, why: str
 def test_numbers_are_numbers(run_dir: Path) -> None:
     (run_dir / "checkpoint").unlink()
     save(run_dir, "ckpt-9")
-    assert latest("run").step == 10
+    assert latest("run").number == 10
 
 
 def test_a_moved_path_is_said(run_dir: Path) -> None:
@@ -100,9 +101,12 @@ def test_the_step_inside_where_the_name_has_none(run_dir: Path) -> None:
     save(run_dir, "best", step=4321)
     save(run_dir, "bare")
     write_state(run_dir, "best")
-    assert latest("run").step == 4321
+    assert (latest("run").step, latest("run").number) == (4321, None)
     write_state(run_dir, "bare")
-    assert latest("run").step is None
+    assert (latest("run").step, latest("run").number) == (None, None)
+    save(run_dir, "epoch-7", step=4321)
+    write_state(run_dir, "epoch-7")
+    assert (latest("run").step, latest("run").number) == (4321, 7)
 
 
 def test_another_state_file(run_dir: Path) -> None:

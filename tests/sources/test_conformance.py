@@ -45,7 +45,7 @@ class Case(NamedTuple):
 
 CASES = [
     Case("mlp-v1", "tf-v2", "name", "hidden/weights", 1000),
-    Case("keras3", "tf-v2", "object", "regressor/hidden/kernel", 4),
+    Case("keras3", "tf-v2", "object", "regressor/hidden/kernel", 16),
     Case("module/encoder", "tf-v2", "object", "embedding", None),
     Case("partitioned", "tf-v2", "name", "embedding/table", 1),
     Case("two-shards/model.ckpt-42", "tf-v2", "name", "tower/kernel", 42),

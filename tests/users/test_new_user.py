@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from base64 import b64encode
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -152,3 +155,38 @@ def test_a_slip_of_the_pen_is_met_with_what_was_meant(
     result = run_cli([command, typed], cwd=fixtures_dir)
     assert result.returncode == 10
     assert f"  next: {meant}" in result.stderr
+
+
+def test_step_means_one_thing(run_cli: RunCli, fixtures_dir: Path) -> None:
+    """The step inside; what the number in the name counts (here saves) stands beside it."""
+    run = str(fixtures_dir / "keras3")
+
+    def data(command: str) -> Any:
+        return json.loads(run_cli([command, run, "--json"]).stdout)["data"]
+
+    inspected, latest = data("inspect"), data("latest")
+    assert (inspected["step"], inspected["number"]) == (16, 4)
+    assert (latest["step"], latest["number"]) == (16, 4)
+    checkpoints = inspected["run"]["checkpoints"]
+    assert [(item["step"], item["number"]) for item in checkpoints] == [(8, 2), (12, 3), (16, 4)]
+    with ckpttool.open(run) as checkpoint:
+        assert (checkpoint.step, checkpoint.number) == (16, 4)
+    with ckpttool.open(f"{run}/@12") as checkpoint:  # no name has this number
+        assert (checkpoint.step, checkpoint.number) == (12, 3)
+
+
+def test_a_prefix_that_is_not_utf_8_is_exact_in_json(
+    run_cli: RunCli, fixtures_dir: Path, tmp_path: Path
+) -> None:
+    run = os.path.join(os.fsencode(tmp_path), b"r\xfcn")
+    shutil.copytree(os.fsencode(fixtures_dir / "keras3"), run)
+    exact = b64encode(run + b"/ckpt-4").decode()
+    latest = json.loads(run_cli(["latest", run, "--json"]).stdout)["data"]
+    assert latest["prefix"] == f"{tmp_path}/r\ufffdn/ckpt-4"
+    assert latest["prefix_base64"] == exact
+    inspected = json.loads(run_cli(["inspect", run, "--json"]).stdout)["data"]
+    assert inspected["prefix_base64"] == exact
+    assert inspected["run"]["checkpoints"][-1]["prefix_base64"] == exact
+    assert (
+        "prefix_base64" not in run_cli(["inspect", str(fixtures_dir / "keras3"), "--json"]).stdout
+    )

@@ -211,7 +211,7 @@ def test_d13_latest_is_the_newest_whole_one(run_cli: RunCli, corpus: Path, tmp_p
     quiet = run_cli(["latest", "-q", run])
     assert quiet.stdout == f"{run}/ckpt-4\n"
     document = json.loads(run_cli(["latest", "--json", run]).stdout)
-    assert document["data"] == {"prefix": f"{run}/ckpt-4", "step": 4}
+    assert document["data"] == {"prefix": f"{run}/ckpt-4", "step": 28404, "number": 4}
     assert document["ok"] is True
     assert len(document["warnings"]) == 1
     error = refused(run_cli, f"{run}/@latest")

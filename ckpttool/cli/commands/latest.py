@@ -24,4 +24,4 @@ def command(out: Output, directory: str) -> int:
     and long enough; else the newest whole one by the state file's list, by the number in
     the name, by time, with a warning that says why. No data is read: see verify.
     """
-    return out.show(LatestView(latest(directory), exact=not out.stdout_is_terminal))
+    return out.show(LatestView(latest(directory), raw=not out.stdout_is_terminal))

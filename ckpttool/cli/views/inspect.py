@@ -24,9 +24,9 @@ then, as many of each as there are:
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterator, Mapping
 
+from ckpttool.cli.jsontext import exact
 from ckpttool.cli.screen import Screen, tab_lines
 from ckpttool.cli.view import View
 from ckpttool.cli.views.tree import scope_data, tree_rows
@@ -67,6 +67,7 @@ class InspectView(View):
             "kind": result.kind,
             "style": report.style if report else None,
             "prefix": report.prefix if report else None,
+            **exact("prefix", report.prefix if report else ""),
             "step": result.step,
             "step_variable": report.step.variable if report and report.step else None,
             "number": report.number if report else None,
@@ -203,10 +204,7 @@ def _variable(variable: Variable) -> dict[str, object]:
         "bytes": variable.nbytes,
         "kind": variable.kind,
     }
-    key = variable.key.encode("utf-8", "surrogateescape")
-    if key != variable.key.encode("utf-8", "replace"):
-        data["key_base64"] = b64encode(key).decode()
-    return data
+    return data | exact("key", variable.key)
 
 
 def _run(run: RunReport) -> dict[str, object]:
@@ -216,7 +214,9 @@ def _run(run: RunReport) -> dict[str, object]:
         "checkpoints": [
             {
                 "prefix": item.prefix,
+                **exact("prefix", item.prefix),
                 "step": item.step,
+                "number": item.number,
                 "time": item.time,
                 "bytes": item.nbytes,
                 "whole": item.whole,

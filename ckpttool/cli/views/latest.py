@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from ckpttool.cli.escape import escape
+from ckpttool.cli.jsontext import exact
 from ckpttool.cli.screen import Screen
 from ckpttool.cli.view import View
 from ckpttool.ops.latest import LatestResult
@@ -16,25 +17,31 @@ __all__ = ["LatestView"]
 class LatestView(View):
     """One prefix on one line.
 
-    ``exact`` prints the bytes of the path as the system has them, for a script that goes on
+    ``raw`` prints the bytes of the path as the system has them, for a script that goes on
     from them; otherwise what is not printable is escaped, as for a terminal.
     """
 
     command = "latest"
 
-    def __init__(self, result: LatestResult, *, exact: bool) -> None:
+    def __init__(self, result: LatestResult, *, raw: bool) -> None:
         self._result = result
-        self._exact = exact
+        self._raw = raw
 
     @property
     def warnings(self) -> Sequence[str]:
         return self._result.warnings
 
     def data(self) -> Mapping[str, object]:
-        return {"prefix": self._result.prefix, "step": self._result.step}
+        result = self._result
+        return {
+            "prefix": result.prefix,
+            **exact("prefix", result.prefix),
+            "step": result.step,
+            "number": result.number,
+        }
 
     def plain(self) -> Iterator[str | bytes]:
-        if self._exact:
+        if self._raw:
             yield os.fsencode(self._result.prefix) + b"\n"
         else:
             yield from self.human()
