@@ -190,3 +190,25 @@ def test_a_prefix_that_is_not_utf_8_is_exact_in_json(
     assert (
         "prefix_base64" not in run_cli(["inspect", str(fixtures_dir / "keras3"), "--json"]).stdout
     )
+
+
+def test_a_run_is_told_of_even_when_its_checkpoint_cannot_be_read(
+    run_cli: RunCli, fixtures_dir: Path
+) -> None:
+    """The one case, as docs/json.md has it, of a document beside an error."""
+    run = str(fixtures_dir / "damaged" / "truncated-index")
+    result = run_cli(["inspect", run, "--json"])
+    document, error = json.loads(result.stdout), json.loads(result.stderr)
+    assert result.returncode == error["code"] == 20
+    data = document["data"]
+    assert document["ok"] is False
+    assert (data["prefix"], data["style"], data["variables"]) == (None, None, None)
+    assert [item["whole"] for item in data["run"]["checkpoints"]] == [False]
+    assert data["problems"][0]["id"] == error["id"]
+    # By the checkpoint's own name there is nothing else to tell.
+    alone = run_cli(["inspect", f"{run}/model.ckpt-42", "--json"])
+    assert (alone.returncode, alone.stdout) == (20, "")
+    assert json.loads(alone.stderr)["id"] == error["id"]
+    for command in ("list", "verify"):
+        other = run_cli([command, run, "--json"])
+        assert bool(other.stdout) != bool(other.stderr)
