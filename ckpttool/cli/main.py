@@ -22,7 +22,7 @@ _CLOSED_PIPE = 141
 
 
 def run() -> NoReturn:
-    """The console script: run the command line and end the process."""
+    """Run this process's command line and end the process; called by ``__main__``."""
     # The collector runs dozens of times while click is imported and finds nothing: 3 of
     # 38 ms. A process does one command, so reference counts are enough for its life.
     gc.disable()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from ckpttool.cli import early
 from ckpttool.errors import CkpttoolError
 
 __all__ = ["Stopped", "finishing", "stoppable"]
@@ -58,7 +59,8 @@ class Stopped(BaseException):
 def stoppable() -> Iterator[None]:
     """Raise ``Stopped`` in here for SIGINT and SIGTERM; restores what was before.
 
-    A signal that the parent had ignored (``nohup``, a background job) stays ignored.
+    One that came while the process started (``early``) is raised at once. A signal that
+    the parent had ignored (``nohup``, a background job) stays ignored.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may have handlers
@@ -70,6 +72,7 @@ def stoppable() -> Iterator[None]:
         if stopped:
             os._exit(128 + number)
         stopped = True
+        early.came.append(number)
         raise Stopped(number)
 
     before = {
@@ -78,6 +81,9 @@ def stoppable() -> Iterator[None]:
         if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:
+        if early.came and early.hold in before.values():
+            stopped = True
+            raise Stopped(early.came[0])
         yield
     finally:
         for number, handler in before.items():

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
 
-from tests.support.command import clean_environment
+from tests.support.command import ROOT, clean_environment
 from tests.support.stand_in import stand_in
 
 #: Says that it is ready, waits, and says when it was allowed to clean up.
@@ -136,3 +137,49 @@ def test_an_interrupt_while_modules_are_imported_is_as_quiet(tmp_path) -> None:
         if process.returncode == 130:
             assert "Traceback" not in err
     assert 130 in seen
+
+
+#: Sends itself a signal when a module is looked for, and then runs the console script.
+_AT_IMPORT = """
+import os, signal, sys
+
+class Signal:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            for number in {numbers!r}:
+                os.kill(os.getpid(), number)
+
+sys.meta_path.insert(0, Signal())
+sys.argv[1:] = {argv!r}
+from ckpttool.__main__ import run
+run()
+"""
+
+
+def at_import(module: str, *numbers: int, argv: tuple[str, ...] = ("list", "x")):
+    """What becomes of a process that gets signals while it imports a module."""
+    code = _AT_IMPORT.format(module=module, numbers=list(map(int, numbers)), argv=list(argv))
+    environment = clean_environment({"PYTHONPATH": str(ROOT)})
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=30)
+
+
+@pytest.mark.parametrize("module", ["ckpttool.cli.main", "ckpttool.cli.output", "click"])
+@pytest.mark.parametrize(
+    ("number", "code", "id"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+)
+def test_a_signal_before_the_command_line_is_read(module, number, code, id) -> None:
+    """The first tens of milliseconds, when most of ckpttool is not yet imported."""
+    done = at_import(module, number)
+    assert done.returncode == code
+    assert done.stderr.startswith(f"error: stopped by {signal.Signals(number).name}\n")
+    assert done.stderr.endswith(f"[{id}]\n")
+    assert len(done.stderr.splitlines()) == 3
+    done = at_import(module, number, argv=("list", "--json", "x"))
+    assert (json.loads(done.stderr)["code"], done.stdout) == (code, "")
+
+
+def test_two_signals_before_the_command_line_is_read_end_it_at_once() -> None:
+    done = at_import("ckpttool.cli.main", signal.SIGINT, signal.SIGTERM)
+    assert (done.returncode, done.stderr) == (143, "")
