@@ -15,10 +15,16 @@ from ckpttool.errors import ChangedError, CkpttoolError, NotFoundError, UsageErr
 from ckpttool.formats.dtypes import BY_NAME
 from ckpttool.formats.elements import cast, cast_target, values
 from ckpttool.limits import Limits
-from ckpttool.model import Variable
+from ckpttool.model import Variable, shape_text
 from ckpttool.sources.base import Read
 from ckpttool.sources.registry import open_source
-from ckpttool.sources.selection import Index, Selection, index_text, split_name
+from ckpttool.sources.selection import (
+    Index,
+    Selection,
+    index_text,
+    parse_brackets,
+    split_name,
+)
 
 if TYPE_CHECKING:
     from ckpttool.formats.elements import Value
@@ -208,6 +214,16 @@ class Loaded:
                 ranges.append(Read(path, offset, size))
         return Plan(item, reads, nbytes, tuple(ranges))
 
+    @property
+    def warnings(self) -> list[str]:
+        """What is odd about what was chosen: an index that leaves nothing of what is there."""
+        empty = [
+            f"{item.name} (its shape is {shape_text(item.variable.shape)})"
+            for item in self.items
+            if not item.selection.size and item.variable.parameters
+        ]
+        return [f"no value is chosen of {_some(empty)}"] if empty else []
+
     def close(self) -> None:
         """Close the source."""
         self.source.close()
@@ -271,14 +287,22 @@ def _pick(source: Source, names: Sequence[str], target: str | None) -> tuple[Pic
         matches = _matching(source, text)
         if matches:
             index = ()  # the brackets were part of the pattern
-        elif index:
-            matches = _matching(source, name)
+        elif "[" in text:
+            for at in dict.fromkeys((text.rfind("["), text.find("["))):
+                if matches := _matching(source, text[:at]):
+                    index = parse_brackets(text[at:])
+                    break
         if not matches:
             unknown.append(name)
         items += [_picked(variable, index) for variable in matches]
     if unknown:
         _refuse(source, unknown)
     return tuple(items) if target is None else _cast(items, target)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _picked(variable: Variable, index: Index) -> Picked:
@@ -298,10 +322,9 @@ def _cast(items: Sequence[Picked], target: str) -> tuple[Picked, ...]:
         else:
             found.append(item._replace(dtype=dtype))
     if misfits:
-        more = f" and {len(misfits) - _NAMED} more" if len(misfits) > _NAMED else ""
         raise UsageError(
             f"a cast to {target} would not be exact",
-            why=f"{target} does not hold every value of {', '.join(misfits[:_NAMED])}{more}",
+            why=f"{target} does not hold every value of {_some(misfits)}",
             hint="choose a wider type or other variables; --cast auto widens only what NumPy "
             "has no type for",
             id="cast-not-exact",

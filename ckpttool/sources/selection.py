@@ -21,6 +21,7 @@ __all__ = [
     "Loop",
     "Selection",
     "index_text",
+    "parse_brackets",
     "parse_index",
     "split_name",
     "strides",
@@ -228,6 +229,8 @@ def _integer(word: str, text: str) -> int:
         return int(word)
     if word in {"None", "newaxis", "np.newaxis"}:
         why = "a new axis (None) adds no element, so it is not supported"
+    elif word[0:1] == "[" or word[-1:] == "]":
+        why = "a list of positions is not supported"
     elif not word:
         why = "there is nothing between the brackets or commas"
     else:
@@ -251,18 +254,24 @@ def split_name(text: str, exists: Callable[[str], bool]) -> tuple[str, Index]:
     Raises:
         UsageError: id ``bad-index``: the name exists, what follows it is no index.
     """
-    if not text.endswith("]") or exists(text):
+    if "[" not in text[1:] or exists(text):
         return text, ()
-    at = text.rfind("[")
-    if at <= 0:
-        return text, ()
-    name, inside = text[:at], text[at + 1 : -1]
-    if exists(name):
-        return name, parse_index(inside)
+    # The last bracket; the first too, for what stands between them may be wrong.
+    last, first = text.rfind("[", 1), text.find("[", 1)
+    for at in dict.fromkeys((last, first)):
+        if exists(text[:at]):
+            return text[:at], parse_brackets(text[at:])
     try:
-        return name, parse_index(inside)
+        return text[:last], parse_brackets(text[last:])
     except UsageError:
         return text, ()
+
+
+def parse_brackets(text: str) -> Index:
+    """As `parse_index`, of an index with its brackets, the closing one of which may be lost."""
+    if not text.endswith("]"):
+        _refuse(text, "it has no closing bracket")
+    return parse_index(text[1:-1])
 
 
 def index_text(index: Index) -> str:

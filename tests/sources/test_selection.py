@@ -136,5 +136,8 @@ def test_a_name_that_exists_wins_over_brackets() -> None:
     assert split_name("b[1]", names.__contains__) == ("b", (1,))
     assert split_name("b[x]", names.__contains__) == ("b[x]", ())
     assert split_name("[1]", names.__contains__) == ("[1]", ())
-    with pytest.raises(UsageError):
-        split_name("w[x]", names.__contains__)
+    assert split_name("b[0", names.__contains__) == ("b[0", ())
+    for wrong in ("w[x]", "w[0:2", "w[[0,2]]", "w[0:2][1", "w[", "w[]"):
+        with pytest.raises(UsageError) as caught:
+            split_name(wrong, names.__contains__)
+        assert caught.value.id == "bad-index"

@@ -212,3 +212,31 @@ def test_a_run_is_told_of_even_when_its_checkpoint_cannot_be_read(
     for command in ("list", "verify"):
         other = run_cli([command, run, "--json"])
         assert bool(other.stdout) != bool(other.stderr)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("hidden/weights[0:2", "it has no closing bracket"),
+        ("hidden/weights[[0,2]]", "a list of positions is not supported"),
+        ("hidden/w*[0:2", "it has no closing bracket"),
+    ],
+)
+def test_a_wrong_index_is_no_missing_variable(
+    run_cli: RunCli, fixtures_dir: Path, name: str, why: str
+) -> None:
+    result = run_cli(["load", str(fixtures_dir / "mlp-v1"), name])
+    assert result.returncode == 2
+    assert f"why: {why}" in result.stderr
+    assert result.stderr.rstrip().endswith("[bad-index]")
+
+
+def test_an_index_that_chooses_nothing_is_said(run_cli: RunCli, fixtures_dir: Path) -> None:
+    load = ["load", str(fixtures_dir / "mlp-v1"), "hidden/weights[800:900]"]
+    result = run_cli(load)
+    assert (result.returncode, result.stdout) == (0, "")
+    warning = "no value is chosen of hidden/weights[800:900] (its shape is [784,16])"
+    assert f"warning: {warning}" in result.stderr
+    assert json.loads(run_cli([*load, "--json"]).stdout)["warnings"] == [warning]
+    empty = run_cli(["load", str(fixtures_dir / "dtypes"), "empty/float32"])
+    assert "no value" not in empty.stderr, "there is nothing that could be chosen"

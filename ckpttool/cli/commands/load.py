@@ -73,6 +73,8 @@ def command(
     ):
         for note in loaded.source.notes:
             out.note(note)
+        for warning in loaded.warnings:
+            out.warn(warning)
         if dry_run:
             return out.show(PlanView(loaded, loaded.plans()))
         if path is None or saving is None:
