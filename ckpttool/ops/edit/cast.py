@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ckpttool.errors import RefusedError
@@ -172,43 +173,52 @@ def _cast_tensor(tensor: Tensor, dtype: int, loss: Loss | None, big_endian: bool
     nbytes = tensor.content.nbytes // old.size * new.size
 
     def chunks() -> Iterator[bytes]:
+        convert = _caster(old.name, new.name, big_endian)
         for data in stream(tensor.content, tensor, _PIECE):
-            yield _cast_piece(data, old.name, new.name, loss, big_endian)
+            yield convert(data, loss)
 
     raw = patch_dtype(tensor.raw, dtype) if tensor.raw else b""
     return tensor._replace(dtype=dtype, content=Computed(chunks, nbytes), raw=raw)
 
 
-def _cast_piece(data: bytes, old: str, new: str, loss: Loss | None, big_endian: bool) -> bytes:
+@cache
+def _caster(old: str, new: str, big_endian: bool) -> Callable[[bytes, Loss | None], bytes]:
+    """What turns bytes of one type into those of another, and counts what that loses.
+
+    The one place that needs numpy; made once for each type.
+    """
     import numpy as np
 
-    values = _array(data, old, big_endian)
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        result = values.astype(numpy_dtype(new))
-        if loss is not None:
-            _count(values, result, loss)
-    if big_endian:
-        return result.view(f"<u{result.itemsize}").byteswap().tobytes()
-    return result.tobytes()
+    before, after = numpy_dtype(old), numpy_dtype(new)
+    # Types of ml_dtypes have no byte order of their own: their bytes are swapped as words.
+    stored = (f">u{before.itemsize}", f"<u{before.itemsize}") if big_endian else None
+    stores = (f"<u{after.itemsize}", f">u{after.itemsize}") if big_endian else None
 
+    def convert(data: bytes, loss: Loss | None) -> bytes:
+        if stored is None:
+            values = np.frombuffer(data, before)
+        else:
+            values = np.frombuffer(data, stored[0]).astype(stored[1]).view(before)
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            result = values.astype(after)
+            if loss is not None:
+                _count(values, result, loss)
+        if stores is not None:
+            result = result.view(stores[0]).astype(stores[1])
+        return result.tobytes()
 
-def _array(data: bytes, dtype: str, big_endian: bool) -> np.ndarray:
-    import numpy as np
-
-    kind = numpy_dtype(dtype)
-    if big_endian and kind.itemsize > 1:
-        return np.frombuffer(data, f">u{kind.itemsize}").astype(f"<u{kind.itemsize}").view(kind)
-    return np.frombuffer(data, kind)
+    return convert
 
 
 def _count(values: np.ndarray, result: np.ndarray, loss: Loss) -> None:
     import numpy as np
 
-    back = result.astype(values.dtype)
-    changed = (back != values) & ~np.isnan(values)
-    overflowed = np.isinf(result) & ~np.isinf(values)
-    loss.overflowed += int(np.count_nonzero(overflowed))
-    loss.rounded += int(np.count_nonzero(changed & ~overflowed))
+    changed = (result.astype(values.dtype) != values) & ~np.isnan(values)
+    count = int(np.count_nonzero(changed))
+    if count:
+        overflowed = int(np.count_nonzero(np.isinf(result) & ~np.isinf(values)))
+        loss.overflowed += overflowed
+        loss.rounded += count - overflowed
 
 
 def _cast_owner(owner: Owner, dtype: int) -> Owner:

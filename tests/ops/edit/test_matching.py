@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from ckpttool.model import Kind
 from ckpttool.ops.edit.matching import Described, Matched, match
 from ckpttool.ops.edit.slots import base_of_slot
 
@@ -38,7 +39,7 @@ def side(prefix: str, *variables, paths: bool = False) -> list[Described]:
     """Variables given as name and shape, or name, shape, kind and the name they follow."""
     made = []
     for name, shape, *more in variables:
-        kind = more[0] if more else "model"
+        kind: Kind = more[0] if more else "model"
         follows = f"{prefix} {more[1]}" if len(more) > 1 else None
         path = f"p/{name}" if paths else ""
         made.append(
