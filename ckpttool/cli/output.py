@@ -19,6 +19,7 @@ from ckpttool.cli.escape import clip, escape
 from ckpttool.cli.screen import Screen
 from ckpttool.cli.view import View
 from ckpttool.errors import CancelledError, CkpttoolError, NoSpaceError, StorageError
+from ckpttool.model import Oddity
 
 if TYPE_CHECKING:
     from ckpttool.cli.progress import Progress
@@ -52,6 +53,7 @@ class Settings:
     progress: ProgressChoice = "auto"
     verbose: int = 0
     no_input: bool = False
+    unnoted: bool = False
 
     @classmethod
     def foreseen(cls, arguments: Sequence[str]) -> Settings:
@@ -124,18 +126,22 @@ class Output:
         return view.exit_code
 
     def note(self, text: str) -> None:
-        """Tell a person how something was understood; not in JSON, not with ``-q``."""
-        if self.mode in {"human", "plain"}:
-            self._message(escape(clip(text)))
+        """Tell a person how something was understood; not in JSON, not with ``-q``.
+
+        An `Oddity` is a warning.
+        """
+        if isinstance(text, Oddity):
+            self.warn(text)
+        elif self.mode in {"human", "plain"} and not self.settings.unnoted:
+            self._message(self._wrapped(escape(clip(text))))
 
     def warn(self, text: str) -> None:
         """Warn: on stderr, or in the ``warnings`` of the JSON document."""
         if self.mode in {"json", "ndjson"}:
             self._warnings.append(text)
         else:
-            self._message(
-                f"{self._screen(self._stderr).style('warning:', 'yellow')} {escape(clip(text))}"
-            )
+            label = self._screen(self._stderr).style("warning:", "yellow")
+            self._message(self._wrapped(f"{label} {escape(clip(text))}", 9))
 
     def tell(self, text: str) -> None:
         """Print ready text on stderr, whatever the mode."""
@@ -144,7 +150,7 @@ class Output:
     def detail(self, text: str) -> None:
         """Say on stderr what only ``-v`` asks for."""
         if self.settings.verbose and self.mode not in {"json", "ndjson"}:
-            self._message(escape(clip(text)))
+            self._message(self._wrapped(escape(clip(text))))
 
     def confirm(self, question: str) -> None:
         """Ask on the terminal before something that cannot be taken back.
@@ -232,11 +238,12 @@ class Output:
             self._message(dumps(report))
             return
         style = self._screen(self._stderr).style
-        lines = [f"{style('error:', 'bold red')} {escape(clip(error.what))}"]
+        lines = [self._wrapped(f"{style('error:', 'bold red')} {escape(clip(error.what))}", 7)]
         if error.why:
-            lines.append(f"  why: {escape(clip(error.why))}")
-        lines.append(f"  next: {escape(clip(hint))}")
-        lines[-1] += "  " + style(f"[{error.id}]", "dim")
+            lines.append(self._wrapped(f"  why: {escape(clip(error.why))}", 7))
+        last = f"  next: {escape(clip(hint))}  {style(f'[{error.id}]', 'dim')}"
+        # A command stays one line for the shell it is copied into.
+        lines.append(last if hint.startswith("ckpttool ") else self._wrapped(last, 8))
         if traceback:
             lines += ["", *map(escape, traceback.rstrip().split("\n"))]
         self._message("\n".join(lines))
@@ -299,6 +306,12 @@ class Output:
         )
         encoding = (getattr(stream, "encoding", None) or "ascii").lower()
         return Screen(_width(stream if terminal else None), color, encoding.startswith("utf"))
+
+    def _wrapped(self, text: str, hang: int = 2) -> str:
+        """A line for stderr, broken at spaces where a person reads it on a terminal."""
+        if not _is_terminal(self._stderr):
+            return text
+        return self._screen(self._stderr).text(text, hang).removesuffix("\n")
 
     def _message(self, text: str) -> None:
         if self._bar is not None:

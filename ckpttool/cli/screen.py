@@ -1,34 +1,38 @@
 """The terminal as a view sees it: its width, colours, tables and tab-separated lines.
 
 A view yields what it wants shown: ready text (with its line breaks) or objects of rich.
-rich is imported by the first thing that needs it, and never for streamed lines.
+Tables and lines are made here, without rich: it takes longer to import than to list.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from ckpttool.cli.escape import escape
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
 __all__ = ["Column", "Screen", "bytes_text", "tab_lines"]
 
-#: A rich table costs 0.25 ms a row and needs all rows at once; longer ones are streamed.
-TABLE_ROWS = 200
 _BATCH = 500
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
 class Column(NamedTuple):
-    """A column of a table; ``style`` is words of ``Screen.style``."""
+    """A column of a table.
+
+    Attributes:
+        title: over it.
+        align: numbers to the right; what is on the left may lose its middle for want of room.
+        style: words of ``Screen.style``.
+        drop: where there is no room, columns go in this order, 1 first; 0 stays.
+        prose: text that may be wrapped at its spaces.
+    """
 
     title: str
     align: Literal["left", "right"] = "left"
     style: str = ""
+    drop: int = 0
+    prose: bool = False
 
 
 class Screen(NamedTuple):
@@ -45,38 +49,23 @@ class Screen(NamedTuple):
         codes = ";".join(_STYLES[word] for word in words.split())
         return f"\x1b[{codes}m{text}\x1b[0m"
 
-    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Iterator[object]:
-        """Rows of cells, escaped here, as a rich table, or as lines when there are many.
+    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+        """Rows of cells, escaped here, as aligned lines that fit into the width.
 
         Many rows are printed as they come, aligned to the widths of the first ones.
         """
-        rest = iter(rows)
-        head = [[escape(cell) for cell in row] for row in islice(rest, TABLE_ROWS + 1)]
-        if len(head) <= TABLE_ROWS:
-            yield self._rich_table(columns, head)
-            return
-        titles = [column.title for column in columns]
-        widths = [max(map(len, cells)) for cells in zip(titles, *head, strict=True)]
-        line = "  ".join(
-            f"{{:{'<' if column.align == 'left' else '>'}{width}}}"
-            for column, width in zip(columns, widths, strict=True)
-        ).format
-        yield self.style(line(*titles).rstrip(), "bold") + "\n"
-        lines = chain(head, ([escape(cell) for cell in row] for row in rest))
-        while batch := [line(*row).rstrip() for row in islice(lines, _BATCH)]:
-            yield "\n".join(batch) + "\n"
+        from ckpttool.cli.table import table_lines
 
-    def _rich_table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Table:
-        from rich.table import Table
+        return table_lines(self, columns, rows)
 
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for column in columns:
-            table.add_column(
-                column.title, justify=column.align, style=column.style, overflow="fold"
-            )
-        for row in rows:
-            table.add_row(*row)
-        return table
+    def text(self, text: str, hang: int = 2) -> str:
+        """A line of ready text (escaped, maybe styled), broken at spaces, with its line break.
+
+        The lines after the first begin with ``hang`` spaces.
+        """
+        from ckpttool.cli.fitting import wrapped
+
+        return wrapped(text, self.width, hang) + "\n"
 
 
 def tab_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:

@@ -7,7 +7,7 @@ what is wrong. Of the values only the step is read.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -65,6 +65,7 @@ class CheckpointReport:
         shards: its data files, those that are missing too.
         graph: the graph beside it (``.meta``, ``saved_model.pb``).
         problems: what ``verify --quick`` finds.
+        names: object of a problem → what ``list`` calls it, where that is not its key.
     """
 
     prefix: str
@@ -77,6 +78,7 @@ class CheckpointReport:
     shards: tuple[Shard, ...]
     graph: GraphFile | None
     problems: tuple[Finding, ...]
+    names: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,7 @@ def _report(
         tuple(source.shards()),
         graph,
         checked.findings,
+        checked.names,
     )
 
 

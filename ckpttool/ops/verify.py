@@ -6,7 +6,8 @@ of the answer; an error is raised only where there is no checkpoint that could b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ckpttool.errors import CkpttoolError, IncompleteError
@@ -15,7 +16,7 @@ from ckpttool.model import Finding
 from ckpttool.ops.verification.bundle import BundleReport, Level, check_bundle
 from ckpttool.ops.verification.deep import Progress
 from ckpttool.ops.verification.report import NotChecked
-from ckpttool.sources.address import resolve
+from ckpttool.sources.address import Address, resolve
 from ckpttool.storage import open_directory
 
 __all__ = ["Checked", "NotChecked", "Unjudged", "VerifyResult", "verify", "verify_all"]
@@ -50,6 +51,7 @@ class VerifyResult:
         findings: errors first, then warnings, then notes.
         not_checked: what was not, or could not be, compared with a checksum.
         notes: how the address was understood.
+        names: object of a finding → what ``list`` calls it, where that is not its key.
     """
 
     address: str
@@ -61,6 +63,7 @@ class VerifyResult:
     findings: tuple[Finding, ...]
     not_checked: tuple[NotChecked, ...]
     notes: tuple[str, ...]
+    names: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ class Unjudged:
 
 
 def verify(
-    address: str,
+    address: Address,
     *,
     level: Level = "deep",
     jobs: int | None = None,
@@ -84,7 +87,7 @@ def verify(
 
     Args:
         address: a checkpoint's prefix or one of its files, a run directory, ``RUN/@STEP``,
-            a SavedModel.
+            a SavedModel; a ``str``, ``bytes`` or a path object.
         level: ``deep`` compares every byte with its checksum; ``quick`` looks at the
             structure only.
         jobs: threads that read; None: as many as pay.
@@ -97,6 +100,7 @@ def verify(
         IncompleteError: ``RUN/@latest`` is not whole, or a SavedModel has no variables.
         StorageError, PermissionDeniedError: its directory or index cannot be read.
     """
+    address = os.fsdecode(address)
     limits = limits or default_limits()
     try:
         resolved = resolve(address, limits)
@@ -158,6 +162,7 @@ def _result(
         report.findings,
         report.not_checked,
         tuple(notes),
+        report.names,
     )
 
 
@@ -165,5 +170,5 @@ def _without_index(address: str, level: Level, error: IncompleteError) -> Verify
     """The answer where files of a checkpoint are there, and not the index."""
     found = Finding(error.id, "error", address, str(error))
     skipped = NotChecked(address, "without the index nothing says what the files hold", 0, 0)
-    report = BundleReport(0, 0, damaged=True, findings=(found,), not_checked=(skipped,))
+    report = BundleReport(0, 0, damaged=True, findings=(found,), not_checked=(skipped,), names={})
     return _result(address, address, level, report, ())

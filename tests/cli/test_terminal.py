@@ -70,6 +70,54 @@ def test_a_narrow_table_wraps_into_the_width() -> None:
     assert max(map(len, run.lines)) <= 60
 
 
+@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["list", "mlp-v1"],
+        ["list", "keras3"],
+        ["list", "partitioned"],
+        ["inspect", "mlp-v1"],
+        ["inspect", "mlp-v1", "--tree"],
+        ["inspect", "keras3", "--tree"],
+        ["inspect", "damaged/missing-shard"],
+        ["load", "mlp-v1", "hidden/weights"],
+        ["load", "mlp-v1", "hiden/weights"],
+        ["verify", "damaged/flipped-bit"],
+        ["verify", "damaged/missing-shard"],
+        ["verify", "damaged/truncated-index"],
+        ["state", "keras3"],
+        ["latest", "keras3"],
+        ["prune", "keras3", "--max-to-keep", "1", "-n"],
+        ["repartition", "two-shards", "copy", "--shards", "2", "-n"],
+    ],
+    ids=" ".join,
+)
+def test_a_narrow_terminal_breaks_no_word(args, columns, fixtures_dir) -> None:
+    run = run_in_terminal(args, columns=columns, env={"NO_COLOR": "1"}, cwd=fixtures_dir)
+    too_long = [line for line in run.lines if len(line) > columns]
+    commands = [line for line in too_long if line.startswith("  next: ckpttool ")]
+    assert too_long == commands, "a command stays one line, to be copied"
+    assert not re.search(r"\w…\w", run.output), "no name is cut: other columns go"
+
+
+def test_a_plan_of_reads_is_cut_where_nothing_can_go(fixtures_dir) -> None:
+    args = ["load", "mlp-v1", "hidden/weights/Adam", "--dry-run"]
+    run = run_in_terminal(args, columns=60, env={"NO_COLOR": "1"}, cwd=fixtures_dir)
+    assert run.lines[-3].split()[0] == "hidden/weights/Adam"
+    assert run.lines[-2] == "(no room for dtype, shape)"
+    assert max(map(len, run.lines)) <= 60
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_names_are_readable_on_a_narrow_terminal(columns, fixtures_dir, run_cli) -> None:
+    for source in ("mlp-v1", "keras3", "partitioned"):
+        names = run_cli(["list", source, "-q"], cwd=fixtures_dir).stdout.splitlines()
+        run = run_in_terminal(["list", source], columns=columns, cwd=fixtures_dir)
+        rows = run.lines[-len(names) - 2 :] if "no room" in run.output else run.lines
+        assert {row.split()[0] for row in rows if row.split()} >= set(names)
+
+
 def test_columns_in_the_environment_count_without_a_terminal(run_cli) -> None:
     result = run_cli(["explain", "--color", "always"], env={"COLUMNS": "50"})
     plain = re.sub(r"\x1b\[[0-9;]*m", "", result.stdout)
@@ -84,8 +132,7 @@ def test_an_ascii_terminal_shows_escapes(env) -> None:
     body = r"""
         out.settings.color = "always"
         for piece in out.screen.table([Column("n\xe4me")], [("gr\xf6\xdfe",), ("\udcff",)]):
-            from ckpttool.cli.rich_text import RichText
-            out.write(RichText(out.screen).render(piece))
+            out.write(piece)
         raise CorruptError("gr\xf6\xdfe")
     """
     argv = stand_in("from ckpttool.cli.screen import Column\n" + body.replace("\n        ", "\n"))

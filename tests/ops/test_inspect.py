@@ -440,7 +440,7 @@ def _with_scopes(root: Scope) -> InspectResult:
     from dataclasses import replace
 
     census = replace(take_census([]), scopes=root)
-    report = CheckpointReport("p", "tf-v2", "name", None, None, 0.0, census, (), None, ())
+    report = CheckpointReport("p", "tf-v2", "name", None, None, 0.0, census, (), None, (), {})
     return InspectResult("p", None, report, None, ())
 
 

@@ -60,16 +60,20 @@ class DoctorView(View):
 
     def human(self, screen: Screen) -> Iterator[object]:
         for name, value in self._facts():
-            yield f"{screen.style(f'{name:<12}', 'bold')}  {escape(value)}\n"
+            yield screen.text(f"{screen.style(f'{name:<12}', 'bold')}  {escape(value)}", hang=14)
         yield "\n"
-        columns = [Column("library", style="cyan"), Column("version"), Column("needed for")]
+        columns = [
+            Column("library", style="cyan"),
+            Column("version"),
+            Column("needed for", prose=True),
+        ]
         yield from screen.table(columns, self._libraries())
         yield "\n"
         for check in self._result.checks:
             mark = (
                 screen.style("ok    ", "green") if check.passed else screen.style("FAILED", "red")
             )
-            yield f"{mark}  {check.name}: {escape(check.detail)}\n"
+            yield screen.text(f"{mark}  {check.name}: {escape(check.detail)}", hang=8)
 
     def _facts(self) -> Iterator[tuple[str, str]]:
         result, terminal = self._result, self._terminal

@@ -52,9 +52,10 @@ class ExplainView(View):
             yield Markdown(entry.text.partition("\n")[2], hyperlinks=False)
             return
         if self._result.exit_code is not None:
-            yield f"{screen.style(str(self._result.exit_code), 'bold')}  {self._result.meaning}\n"
+            code = screen.style(str(self._result.exit_code), "bold")
+            yield screen.text(f"{code}  {self._result.meaning}", hang=4)
         if self._result.entries:
-            columns = [Column("id", style="cyan"), Column("exit"), Column("about")]
+            columns = [Column("id", style="cyan"), Column("exit"), Column("about", prose=True)]
             yield from screen.table(columns, self._rows())
 
     def names(self) -> Iterator[str]:

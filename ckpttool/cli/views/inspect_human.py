@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Column, Screen, bytes_text
+from ckpttool.cli.views.findings import caller, finding_lines
 from ckpttool.cli.views.tree import tree_lines
 from ckpttool.cli.words import count, when
 from ckpttool.model import Finding, Shard, shape_text
@@ -20,7 +21,6 @@ _CHECKPOINTS = 30
 _LEFTOVERS = 10
 _SHARDS = 12
 _PARTITIONED = 5
-_ALIKE = 3
 
 _WHAT = {
     ("tf-v2", "name"): "V2 checkpoint, name-based",
@@ -32,8 +32,9 @@ _STYLES = {
     "name": "its keys are the names of its variables",
     "object": "its keys are paths of objects; names come from its object graph",
 }
-_COLORS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 _BAR = 12
+#: Columns from which on the bars have their full length.
+_WIDE = 72
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -47,7 +48,9 @@ def human(result: InspectResult, screen: Screen) -> Iterator[object]:
         yield "\n"
     error = result.unreadable  # it follows on stderr, with what to do about it
     problems = [found for found in result.problems if error is None or found.object != error.what]
-    yield from _problems(problems, screen, healthy=error is None)
+    report = result.checkpoint
+    called = caller(report.names, report.prefix) if report else str
+    yield from _problems(problems, screen, called, healthy=error is None)
 
 
 # The run ----------------------------------------------------------------------------------
@@ -56,15 +59,15 @@ def human(result: InspectResult, screen: Screen) -> Iterator[object]:
 def _run(run: RunReport, screen: Screen) -> Iterator[object]:
     size = bytes_text(sum(item.nbytes for item in run.checkpoints))
     what = f"run of {count(len(run.checkpoints), 'checkpoint')}, {size}"
-    yield f"{screen.style(what, 'bold')}  {escape(run.path)}\n\n"
+    yield screen.text(f"{screen.style(what, 'bold')}  {escape(run.path)}") + "\n"
     hidden = len(run.checkpoints) - _CHECKPOINTS
     if hidden > 0:
         yield screen.style(f"  {hidden} older ones are not shown", "dim") + "\n"
     columns = [
         Column("  checkpoint", style="cyan"),
-        Column("step", "right"),
-        Column("saved"),
-        Column("bytes", "right"),
+        Column("step", "right", drop=3),
+        Column("saved", drop=2),
+        Column("bytes", "right", drop=1),
         Column(""),
     ]
     shown = run.checkpoints[max(hidden, 0) :]
@@ -72,10 +75,11 @@ def _run(run: RunReport, screen: Screen) -> Iterator[object]:
     if run.leftovers:
         yield f"\n{screen.style('  left behind by saves', 'bold')}\n"
         for path, why in run.leftovers[:_LEFTOVERS]:
-            yield f"  {escape(path)}: {escape(why)}\n"
+            yield screen.text(f"  {escape(path)}: {escape(why)}", hang=4)
         yield from _and_more(len(run.leftovers) - _LEFTOVERS, screen)
     if run.v1:
-        yield f"\n  V1 checkpoints, which are not read: {escape(', '.join(run.v1[:_LEFTOVERS]))}\n"
+        named = escape(", ".join(run.v1[:_LEFTOVERS]))
+        yield "\n" + screen.text(f"  V1 checkpoints, which are not read: {named}", hang=4)
         yield from _and_more(len(run.v1) - _LEFTOVERS, screen)
 
 
@@ -99,12 +103,12 @@ def _checkpoint_row(item: RunCheckpoint, run: RunReport) -> tuple[str, ...]:
 
 def _checkpoint(report: CheckpointReport, screen: Screen) -> Iterator[object]:
     what = _WHAT[report.kind, report.style or "name"]
-    yield f"{screen.style(what, 'bold')}  {escape(report.prefix)}\n"
+    yield screen.text(f"{screen.style(what, 'bold')}  {escape(report.prefix)}")
     if report.style:
-        yield screen.style(_STYLES[report.style], "dim") + "\n"
+        yield screen.text(screen.style(_STYLES[report.style], "dim"), hang=0)
     yield "\n"
     for name, text in _facts(report):
-        yield f"  {screen.style(f'{name:<11}', 'dim')} {escape(text)}\n"
+        yield screen.text(f"  {screen.style(f'{name:<11}', 'dim')} {escape(text)}", hang=14)
     census = report.census
     for title, totals in (("kind", census.by_kind), ("dtype", census.by_dtype)):
         if totals:
@@ -173,10 +177,10 @@ def _layout(item: Partitioned) -> str:
 def _columns(title: str) -> list[Column]:
     return [
         Column(f"  {title}", style="cyan"),
-        Column("variables", "right"),
-        Column("parameters", "right"),
+        Column("variables", "right", drop=3),
+        Column("parameters", "right", drop=2),
         Column("bytes", "right"),
-        Column("share", style="dim"),
+        Column("share", style="dim", drop=1),
     ]
 
 
@@ -198,7 +202,7 @@ def _bar(share: float, screen: Screen) -> str:
     percent = " <1%" if 0 < share < 0.005 else f"{share:4.0%}"
     if not screen.unicode:
         return percent
-    eighths = round(share * _BAR * 8)
+    eighths = round(share * (_BAR if screen.width >= _WIDE else _BAR // 2) * 8)
     bar = "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
     return f"{percent} {bar}"
 
@@ -212,8 +216,8 @@ def _shards(shards: Sequence[Shard], screen: Screen) -> Iterator[object]:
         return
     columns = [
         Column("  data file", style="cyan"),
-        Column("bytes", "right"),
-        Column("needed", "right"),
+        Column("bytes", "right", drop=2),
+        Column("needed", "right", drop=1),
         Column(""),
     ]
     rows = (
@@ -232,10 +236,10 @@ def _shards(shards: Sequence[Shard], screen: Screen) -> Iterator[object]:
 def _largest(census: Census, screen: Screen) -> Iterator[object]:
     columns = [
         Column("  largest", style="cyan"),
-        Column("dtype"),
+        Column("dtype", drop=2),
         Column("shape"),
-        Column("bytes", "right"),
-        Column("kind", style="dim"),
+        Column("bytes", "right", drop=3),
+        Column("kind", style="dim", drop=1),
     ]
     rows = (
         (
@@ -253,24 +257,17 @@ def _largest(census: Census, screen: Screen) -> Iterator[object]:
 # Problems ---------------------------------------------------------------------------------
 
 
-def _problems(problems: Sequence[Finding], screen: Screen, *, healthy: bool) -> Iterator[str]:
+def _problems(
+    problems: Sequence[Finding], screen: Screen, called: Callable[[str], str], *, healthy: bool
+) -> Iterator[str]:
     """The first few of each id; problems come sorted by severity."""
     serious = [problem for problem in problems if problem.severity != "note"]
     if healthy and not serious:
         mark = "✓ " if screen.unicode else ""
         text = f"{mark}nothing wrong at a glance"
-        yield f"{screen.style(text, 'green')} {screen.style('(values: ckpttool verify)', 'dim')}\n"
-    by_id: dict[str, list[Finding]] = {}
-    for problem in problems:
-        by_id.setdefault(problem.id, []).append(problem)
-    for id, alike in by_id.items():
-        for problem in alike[:_ALIKE]:
-            label = screen.style(f"{problem.severity:<8}", _COLORS[problem.severity])
-            tag = screen.style(f"[{id}]", "dim")
-            yield f"{label} {escape(problem.object)}: {escape(problem.message)}  {tag}\n"
-        if len(alike) > _ALIKE:
-            text = f"{'':9}and {len(alike) - _ALIKE} more  [{id}]"
-            yield screen.style(text, "dim") + "\n"
+        values = screen.style("(values: ckpttool verify)", "dim")
+        yield screen.text(f"{screen.style(text, 'green')} {values}")
+    yield from finding_lines(problems, screen, called=called)
     if serious:
         hint = f"what it means: ckpttool explain {serious[0].id}"
         yield screen.style(hint, "dim") + "\n"

@@ -14,11 +14,11 @@ __all__ = ["ListView"]
 
 _COLUMNS = (
     Column("name"),
-    Column("dtype"),
+    Column("dtype", drop=3),
     Column("shape"),
-    Column("bytes", "right"),
-    Column("shard", "right"),
-    Column("kind"),
+    Column("bytes", "right", drop=4),
+    Column("shard", "right", drop=1),
+    Column("kind", drop=2),
 )
 #: Shards of one variable that are spelled out.
 _SHARDS = 8

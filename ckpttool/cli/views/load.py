@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from ckpttool.cli.escape import escape
+from ckpttool.cli.fitting import columns_of, flowed
 from ckpttool.cli.jsontext import Written
 from ckpttool.cli.screen import Screen, tab_lines
 from ckpttool.cli.view import View
@@ -59,7 +60,8 @@ class ValuesView(View):
             yield heading(screen, item)
             summary = summarise(self._loaded, number) if item.selection.size > 1 else None
             if summary:
-                yield screen.style(_summary_line(summary), "dim") + "\n"
+                line = flowed(_summary_items(summary), screen.width)
+                yield screen.style(line, "dim") + "\n"
             if self._full and item.selection.size:
                 yield from _full(self._texts(number, '"'), item.shape)
                 continue
@@ -67,12 +69,12 @@ class ValuesView(View):
             yield _abbreviated(nested, screen.width)
             if item.selection.size > WHOLE_UP_TO:
                 hint = f"{item.selection.size} values; --full prints all, -o FILE saves them"
-                yield screen.style(hint, "dim") + "\n"
+                yield screen.text(screen.style(hint, "dim"), hang=0)
             elif any(
                 isinstance(cell, bytes) and len(cell) > _STRING_SHOWN for cell in _cells(nested)
             ):
-                yield screen.style("--full prints the strings whole, -o FILE saves them", "dim")
-                yield "\n"
+                hint = "--full prints the strings whole, -o FILE saves them"
+                yield screen.text(screen.style(hint, "dim"), hang=0)
 
     def _texts(self, number: int, quote: str = "") -> Iterable[Sequence[str]]:
         if self._loaded.items[number].dtype == "string":
@@ -84,7 +86,7 @@ def _string_text(value: bytes, quote: str) -> str:
     return quote + escape(value.decode("utf-8", "surrogateescape")) + quote
 
 
-def _summary_line(summary: Summary) -> str:
+def _summary_items(summary: Summary) -> list[str]:
     def short(value: float | None) -> str:
         return "-" if value is None else f"{value:.6g}"
 
@@ -98,7 +100,7 @@ def _summary_line(summary: Summary) -> str:
         ]
     words.append(f"zeros {summary.zeros}")
     words += [f"{word} {n}" for word, n in (("NaN", summary.nan), ("Inf", summary.inf)) if n]
-    return "  ".join(words)
+    return words
 
 
 def _full(texts: Iterable[Sequence[str]], shape: tuple[int, ...]) -> Iterator[str]:
@@ -132,7 +134,7 @@ def _abbreviated(nested: Nested, width: int) -> str:
     """Nested values in brackets, columns aligned, rows folded to the width of the screen."""
     if not isinstance(nested, list):
         return _cell(nested) + "\n"
-    widest = max((len(_cell(cell)) for cell in _cells(nested)), default=0)
+    widest = max((columns_of(_cell(cell)) for cell in _cells(nested)), default=0)
     return "\n".join(_block(nested, 0, widest if widest <= _ALIGNED else 0, width)) + "\n"
 
 
@@ -161,9 +163,13 @@ def _block(nested: list[Nested], depth: int, cell: int, width: int) -> list[str]
     indent = " " * (depth + 1)
     if not any(isinstance(member, list) for member in nested):
         found = [indent[:-1] + "["]
-        for member in nested:
-            text = _cell(member).rjust(cell)
-            if len(found[-1]) + len(text) + 2 > width and not found[-1].endswith("["):
+        for number, member in enumerate(nested, 1):
+            text = _cell(member)
+            text = " " * (cell - columns_of(text)) + text
+            # The last one has the brackets behind it, which may close every level.
+            closing = depth + 1 if number == len(nested) else 0
+            taken = columns_of(found[-1]) + columns_of(text) + 2 + closing
+            if taken > width and not found[-1].endswith("["):
                 found.append(indent)
             separated = found[-1] == indent or found[-1].endswith("[")
             found[-1] += text if separated else "  " + text

@@ -45,9 +45,18 @@ class SavedView(View):
             yield from tab_lines([row])
 
     def human(self, screen: Screen) -> Iterator[str]:
-        for item in self._loaded.items:
-            yield heading(screen, item)
-        yield f"saved as {escape(self._saved.path)} ({bytes_text(self._saved.nbytes)})\n"
+        if len(self._loaded.items) == 1:
+            yield heading(screen, self._loaded.items[0])
+        else:
+            columns = [
+                Column("variable", style="bold"),
+                Column("dtype", drop=2),
+                Column("shape"),
+                Column("bytes", "right", drop=1),
+            ]
+            yield from screen.table(columns, map(_saved_row, self._loaded.items))
+        saved = self._saved
+        yield screen.text(f"saved as {escape(saved.path)} ({bytes_text(saved.nbytes)})")
 
 
 class PlanView(View):
@@ -84,19 +93,23 @@ class PlanView(View):
     def human(self, screen: Screen) -> Iterator[object]:
         columns = [
             Column("variable", style="cyan"),
-            Column("dtype"),
-            Column("shape"),
+            Column("dtype", drop=1),
+            Column("shape", drop=2),
             Column("file"),
             Column("offset", "right"),
             Column("bytes", "right"),
         ]
-        yield from screen.table(columns, self._rows())
+        # Their directory is that of the checkpoint, which is known.
+        rows = (
+            (*head, path.rpartition("/")[2], offset, nbytes)
+            for *head, path, offset, nbytes in self._rows()
+        )
+        yield from screen.table(columns, rows)
         for plan in self._plans:
             ranges = len(plan.ranges)
             more = f", the first {ranges} shown" if ranges == RANGES_KEPT else ""
-            yield (
-                f"{escape(plan.item.name)}: {bytes_text(plan.nbytes)} in {plan.reads} reads{more}\n"
-            )
+            size = bytes_text(plan.nbytes)
+            yield screen.text(f"{escape(plan.item.name)}: {size} in {plan.reads} reads{more}")
 
     def _rows(self) -> Iterator[tuple[str, ...]]:
         for plan in self._plans:
@@ -118,4 +131,9 @@ def heading(screen: Screen, item: Picked) -> str:
     """The line above a variable: name, dtype, shape, size."""
     size = f"  {bytes_text(item.nbytes)}" if item.nbytes is not None else ""
     name = screen.style(escape(item.name), "bold")
-    return f"{name}  {item.dtype}  {shape_text(item.shape)}{size}\n"
+    return screen.text(f"{name}  {item.dtype}  {shape_text(item.shape)}{size}")
+
+
+def _saved_row(item: Picked) -> tuple[str, ...]:
+    size = "" if item.nbytes is None else bytes_text(item.nbytes)
+    return item.name, item.dtype, shape_text(item.shape), size

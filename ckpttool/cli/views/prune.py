@@ -92,9 +92,9 @@ class PruneView(View):
 
     def human(self, screen: Screen) -> Iterator[object]:
         plan = self._plan
-        yield (
+        yield screen.text(
             f"{screen.style(escape(plan.directory), 'bold')}: "
-            f"{_settings(plan.request.retention)}; order by {_ORDERS[plan.outcome.order]}\n"
+            f"{_settings(plan.request.retention)}; order by {_ORDERS[plan.outcome.order]}"
         )
         if self._result is None:
             yield from self._table(screen)
@@ -113,13 +113,13 @@ class PruneView(View):
         columns = [
             Column(""),
             Column("checkpoint", style="cyan"),
-            Column("step", "right"),
-            Column("saved"),
-            Column("size", "right"),
-            Column("why"),
+            Column("step", "right", drop=3),
+            Column("saved", drop=1),
+            Column("size", "right", drop=2),
+            Column("why", prose=True),
         ]
         if screen.width >= _WIDE and any(decision.unless for decision in self._plan.delete):
-            columns.append(Column("stays with", style="dim"))
+            columns.append(Column("stays with", style="dim", prose=True))
         rows = [*self._rows(self._plan.delete), *self._rows(self._plan.keep)]
         rows += [
             (
@@ -166,7 +166,8 @@ class PruneView(View):
         }
         left = [(path, why) for path, why in self._plan.left_alone if path not in unlisted]
         for path, why in left[:_SHOWN]:
-            yield f"{screen.style('left alone', 'dim')}  {escape(path)}: {escape(why)}\n"
+            label = screen.style("left alone", "dim")
+            yield screen.text(f"{label}  {escape(path)}: {escape(why)}", hang=12)
         if len(left) > _SHOWN:
             yield f"left alone: {len(left) - _SHOWN} more (all with --json)\n"
 

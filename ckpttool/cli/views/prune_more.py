@@ -87,9 +87,9 @@ class PruneManyView(View):
         columns = [
             Column("run", style="cyan"),
             Column("went" if self._applied else "goes", "right"),
-            Column("stays", "right"),
-            Column("size", "right"),
-            Column(""),
+            Column("stays", "right", drop=2),
+            Column("size", "right", drop=1),
+            Column("", prose=True),
         ]
         yield from screen.table(columns, self._rows(bytes_text))
         verb = "were" if self._applied else "would be"

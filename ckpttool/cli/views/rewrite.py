@@ -75,7 +75,11 @@ class RewriteView(View):
         changes = result.changes
         if changes and not result.applied:
             rows = [(one.variable, one.what, one.reason) for one in changes[:_SHOWN]]
-            columns = [Column("variable"), Column("change"), Column("why", style="dim")]
+            columns = [
+                Column("variable"),
+                Column("change", prose=True),
+                Column("why", style="dim", prose=True),
+            ]
             yield from screen.table(columns, rows)
             if len(changes) > _SHOWN:
                 yield f"… and {len(changes) - _SHOWN} more: all with --json\n"
@@ -83,7 +87,7 @@ class RewriteView(View):
         columns = [
             Column("data file"),
             Column("bytes", align="right"),
-            Column("variables", align="right"),
+            Column("variables", align="right", drop=1),
         ]
         yield from screen.table(
             columns,
@@ -93,10 +97,10 @@ class RewriteView(View):
             ),
         )
         done = "wrote" if result.applied else "would write"
-        yield "\n" + screen.style(
+        said = (
             f"{done} {escape(result.destination)}: {result.variables:,} variables, "
-            f"{bytes_text(result.nbytes)}, {len(changes):,} changed\n",
-            "bold",
+            f"{bytes_text(result.nbytes)}, {len(changes):,} changed"
         )
+        yield "\n" + screen.text(screen.style(said, "bold"))
         if not result.applied:
             yield "nothing was written (--dry-run)\n"

@@ -74,12 +74,14 @@ class RmView(View):
             what = f"{count(len(one.files), 'file')}, {bytes_text(one.nbytes)}"
             name = screen.style(escape(join(run.directory, one.prefix)), "cyan")
             verb = "gone" if self._applied else "goes"
-            yield f"{verb}  {name}  {screen.style(what, 'dim')}\n"
+            yield screen.text(f"{verb}  {name}  {screen.style(what, 'dim')}", hang=6)
         for run in self._plan.runs:
             if run.latest is not None:
-                yield f"The latest of {escape(run.directory)} is {escape(run.latest)} then.\n"
+                latest = escape(run.latest)
+                yield screen.text(f"The latest of {escape(run.directory)} is {latest} then.")
             elif _state(run) == "removed":
-                yield f"The state file of {escape(run.directory)} goes: nothing is left.\n"
+                where = escape(run.directory)
+                yield screen.text(f"The state file of {where} goes: nothing is left.")
             if undo := _undo(run):
                 yield f"Take it back: {escape(undo)}\n"
 

@@ -33,5 +33,6 @@ class SalvageView(RewriteView):
 
     def human(self, screen: Screen) -> Iterator[object]:
         for one in self._lost:
-            yield f"{screen.style('lost', 'red')} {escape(one.object)}: {escape(one.why)}\n"
+            lost = screen.style("lost", "red")
+            yield screen.text(f"{lost} {escape(one.object)}: {escape(one.why)}", hang=5)
         yield from super().human(screen)

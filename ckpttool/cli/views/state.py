@@ -83,7 +83,7 @@ class StateView(View):
         result = self._result
         yield f"{screen.style(escape(result.path), 'bold')}\n"
         if self._entries:
-            columns = [Column("checkpoint", style="cyan"), Column("saved"), Column("")]
+            columns = [Column("checkpoint", style="cyan"), Column("saved", drop=1), Column("")]
             yield from screen.table(columns, map(self._row, self._entries))
         else:
             yield "it lists no checkpoint\n"
@@ -92,7 +92,8 @@ class StateView(View):
         if result.unlisted:
             named = ", ".join(result.unlisted[:_NAMED])
             more = len(result.unlisted) - _NAMED
-            yield f"not listed: {escape(named)}{f' and {more} more' if more > 0 else ''}\n"
+            rest = f" and {more} more" if more > 0 else ""
+            yield screen.text(f"not listed: {escape(named)}{rest}")
 
     def names(self) -> Iterator[str]:
         return tab_lines((entry.prefix,) for entry in self._entries)

@@ -64,13 +64,14 @@ class StateFixView(View):
             yield screen.style("Nothing to change", "green") + ".\n"
             return
         for change in fix.changes:
-            yield f"  {escape(change)}\n"
+            yield screen.text(f"  {escape(change)}", hang=4)
         listed = len(fix.after.all_model_checkpoint_paths)
         latest = escape(fix.after.model_checkpoint_path or "")
         if not self._applied:
-            yield f"It will list {listed}, the latest {screen.style(latest, 'cyan')}.\n"
+            named = screen.style(latest, "cyan")
+            yield screen.text(f"It will list {listed}, the latest {named}.")
             return
-        yield screen.style("Rewritten", "bold green") + f": it lists {listed}, the latest "
-        yield f"{screen.style(latest, 'cyan')}.\n"
+        done, named = screen.style("Rewritten", "bold green"), screen.style(latest, "cyan")
+        yield screen.text(f"{done}: it lists {listed}, the latest {named}.")
         if fix.backup:
-            yield f"The old text is kept in {escape(fix.backup)}\n"
+            yield screen.text(f"The old text is kept in {escape(fix.backup)}")

@@ -7,7 +7,8 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from ckpttool.cli.escape import escape
-from ckpttool.cli.screen import Screen, bytes_text
+from ckpttool.cli.screen import Column, Screen, bytes_text
+from ckpttool.cli.table import Layout
 from ckpttool.cli.words import count
 from ckpttool.model import shape_text
 from ckpttool.ops.scopes import Scope
@@ -17,6 +18,13 @@ __all__ = ["Row", "scope_data", "tree_lines", "tree_rows"]
 #: Rows whose widths say how wide the columns are; a tree may have a million.
 _MEASURED = 500
 _BATCH = 500
+_COLUMNS = (
+    Column(""),  # the scope, or the last component of a variable's name
+    Column(""),  # dtype and shape, or the number of variables
+    Column("", drop=1),  # how many variables are below one
+    Column("", "right", drop=2),  # parameters
+    Column("", "right", drop=3),  # bytes
+)
 _BRANCHES = {True: ("├─ ", "└─ ", "│  ", "   "), False: ("|- ", "`- ", "|  ", "   ")}
 
 
@@ -48,12 +56,12 @@ def tree_rows(root: Scope) -> Iterator[Row]:
 
 def tree_lines(root: Scope, screen: Screen) -> Iterator[str]:
     """The tree for people, some hundred lines a piece."""
-    cells = (_cells(row, screen) for row in tree_rows(root))
-    head = list(islice(cells, _MEASURED))
-    widths = [max(map(len, column)) for column in zip(*(row[:4] for row in head), strict=True)]
-    if not widths:
+    rows = tree_rows(root)
+    head = list(islice(rows, _MEASURED))
+    if not head:
         return
-    lines = (_line(row, widths, screen) for row in chain(head, cells))
+    layout = Layout(screen, _COLUMNS, [_cells(row, screen) for row in head])
+    lines = (layout.row(_cells(row, screen), _styles(row)) + "\n" for row in chain(head, rows))
     while batch := list(islice(lines, _BATCH)):
         yield "".join(batch)
 
@@ -78,28 +86,26 @@ def scope_data(scope: Scope) -> dict[str, object]:
     }
 
 
-def _cells(row: Row, screen: Screen) -> tuple[str, str, str, str, str]:
-    """The four columns, and the style of the first."""
+def _cells(row: Row, screen: Screen) -> tuple[str, ...]:
+    """The cells of `_COLUMNS`."""
     branch, last_branch, line, gap = _BRANCHES[screen.unicode]
     *above, last = row.last
     lead = "".join(gap if ended else line for ended in above) + (last_branch if last else branch)
     scope = row.scope
     variable = scope.variable
+    more = ""
     if variable is None:
-        what, style = count(scope.variables, "variable"), "bold"
+        what = count(scope.variables, "variable")
     else:
         what = f"{variable.dtype} {shape_text(variable.shape)}"
         if scope.inner:
-            what += f" and {scope.variables - 1} more"
-        style = "" if variable.kind == "model" else "dim"
+            more = f"and {scope.variables - 1} more"
     name = escape(scope.name) or "(no name)"
-    return f"  {lead}{name}", what, f"{scope.parameters:,}", bytes_text(scope.nbytes), style
+    return f"  {lead}{name}", what, more, f"{scope.parameters:,}", bytes_text(scope.nbytes)
 
 
-def _line(row: tuple[str, str, str, str, str], widths: list[int], screen: Screen) -> str:
-    name, what, parameters, nbytes, style = row
-    padding = " " * (widths[0] - len(name))
-    return (
-        f"{screen.style(name, style)}{padding}  {what:<{widths[1]}}  "
-        f"{parameters:>{widths[2]}}  {nbytes:>{widths[3]}}\n"
-    )
+def _styles(row: Row) -> tuple[str, ...]:
+    variable = row.scope.variable
+    if variable is None:
+        return "bold", "", "", "", ""
+    return "" if variable.kind == "model" else "dim", "", "", "", ""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Screen, bytes_text, tab_lines
 from ckpttool.cli.view import View
+from ckpttool.cli.views.findings import ALIKE, NOT_CHECKED, caller, finding_lines, label_width
+from ckpttool.cli.words import count
 from ckpttool.model import Finding
 from ckpttool.ops.verify import NotChecked, Unjudged, VerifyResult
 
 __all__ = ["VerifyView"]
-
-#: Findings of one checkpoint that are printed on a terminal; all are in the other forms.
-_SHOWN = 40
-_COLORS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
 class VerifyView(View):
@@ -87,22 +85,18 @@ class VerifyView(View):
         for result in self._judged:
             verdict = _verdict(result)
             style = {"healthy": "bold green", "damaged": "bold red"}.get(verdict, "bold yellow")
-            yield (
+            yield screen.text(
                 f"{escape(result.location)}: {screen.style(verdict, style)}  "
-                f"{screen.style(_measure(result), 'dim')}\n"
+                f"{screen.style(_measure(result), 'dim')}"
             )
-            for finding in result.findings[:_SHOWN]:
-                label = screen.style(f"{finding.severity:<8}", _COLORS[finding.severity])
-                yield (
-                    f"  {label} {escape(finding.object)}: {escape(finding.message)}  "
-                    f"{screen.style(f'[{finding.id}]', 'dim')}\n"
-                )
-            more = len(result.findings) - _SHOWN
-            if more > 0:
-                yield f"  {more} more findings: see them with --json, or in a pipe\n"
-            for skipped in result.not_checked[:_SHOWN]:
-                label = screen.style("not checked", "yellow")
-                yield f"  {label} {escape(skipped.object)}: {escape(_why(skipped))}\n"
+            called = caller(result.names, result.location)
+            skipped = [NOT_CHECKED] if result.not_checked else []
+            width = label_width(result.findings, *skipped)
+            yield from finding_lines(result.findings, screen, called=called, indent=2, width=width)
+            yield from _not_checked_lines(result.not_checked, screen, called, width)
+        if any(result.findings for result in self._judged):
+            hint = "ckpttool explain ID says more about what is in brackets"
+            yield screen.text(screen.style(hint, "dim"), hang=0)
 
     @property
     def _judged(self) -> list[VerifyResult]:
@@ -155,15 +149,33 @@ def _verdict(result: VerifyResult) -> str:
 
 def _measure(result: VerifyResult) -> str:
     checked = result.checked
+    variables = count(checked.variables, "variable")
     if result.level == "quick":
-        return f"quick, {checked.variables} variables"
-    return f"{checked.variables} variables, {bytes_text(checked.nbytes)} read"
+        return f"quick, {variables}"
+    return f"{variables}, {bytes_text(checked.nbytes)} read"
+
+
+def _not_checked_lines(
+    not_checked: Sequence[NotChecked], screen: Screen, called: Callable[[str], str], width: int
+) -> Iterator[str]:
+    """The first few things of each reason; a thousand variables have one in common."""
+    by_reason: dict[str, list[NotChecked]] = {}
+    for skipped in not_checked:
+        by_reason.setdefault(skipped.why, []).append(skipped)
+    label = screen.style(f"{NOT_CHECKED:<{width}}", "yellow")
+    for alike in by_reason.values():
+        shown = alike if len(alike) == ALIKE + 1 else alike[:ALIKE]
+        for skipped in shown:
+            line = f"  {label}  {escape(called(skipped.object))}: {escape(_why(skipped))}"
+            yield screen.text(line, hang=width + 4)
+        if more := len(alike) - len(shown):
+            yield screen.style(f"  {'':{width}}  and {more} more (--json has all)", "dim") + "\n"
 
 
 def _why(skipped: NotChecked) -> str:
     amounts = []
     if skipped.variables:
-        amounts.append(f"{skipped.variables} variable{'s' if skipped.variables > 1 else ''}")
+        amounts.append(count(skipped.variables, "variable"))
     if skipped.nbytes:
         amounts.append(bytes_text(skipped.nbytes))
     return skipped.why + (f" ({', '.join(amounts)})" if amounts else "")

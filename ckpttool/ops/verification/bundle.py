@@ -7,6 +7,7 @@ goes on with what is left. Knows a directory and a prefix, nothing of addresses.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +18,7 @@ from ckpttool.model import Finding
 from ckpttool.ops.verification.contents import Contents
 from ckpttool.ops.verification.coverage import Coverage
 from ckpttool.ops.verification.deep import Progress, check_bytes
-from ckpttool.ops.verification.graph import check_graph
+from ckpttool.ops.verification.graph import check_graph, listed_names
 from ckpttool.ops.verification.parts import check_parts
 from ckpttool.ops.verification.report import NotChecked, Report
 from ckpttool.ops.verification.shards import check_shards, survey
@@ -31,13 +32,23 @@ Level = Literal["deep", "quick"]
 
 @dataclass(frozen=True, slots=True)
 class BundleReport:
-    """What was found; ``variables`` and ``nbytes`` are those that were checked."""
+    """What was found.
+
+    Attributes:
+        variables: how many were checked.
+        nbytes: how many bytes were.
+        damaged: whether a finding is an error.
+        findings: errors first.
+        not_checked: what was not checked.
+        names: object of a finding → what ``list`` calls it, where that is not its key.
+    """
 
     variables: int
     nbytes: int
     damaged: bool
     findings: tuple[Finding, ...]
     not_checked: tuple[NotChecked, ...]
+    names: Mapping[str, str]
 
 
 def check_bundle(
@@ -88,6 +99,7 @@ def check_bundle(
         report.damaged,
         report.findings,
         report.not_checked,
+        check.names,
     )
 
 
@@ -106,6 +118,7 @@ class _Check:
     ) -> None:
         self.report = Report()
         self.coverage: Coverage | None = None
+        self.names: Mapping[str, str] = {}
         self._directory = directory
         self._base = base
         self._level = level
@@ -166,6 +179,8 @@ class _Check:
                 sum(file.readable for file in files),
             )
         self.report.name(contents.lookup)
+        if objects := self.report.objects:
+            self.names = listed_names(objects, contents, files, self._directory, self._limits)
         if not coverage.listed and contents.whole:
             self.report.add("no-variables", "warning", file.path, "it lists no variable")
 

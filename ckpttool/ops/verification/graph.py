@@ -1,9 +1,12 @@
 """The object graph of an object-based checkpoint: can it be read, and do its keys exist.
 
-Reads the one string that holds it, in every level: it is the index of the objects.
+Reads the one string that holds it, in every level: it is the index of the objects. Where
+damage was found, it also says what the damaged keys are called in a listing.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from ckpttool.errors import CkpttoolError, LimitError
 from ckpttool.formats.bundle import Entry
@@ -18,7 +21,7 @@ from ckpttool.ops.verification.report import Report
 from ckpttool.ops.verification.shards import DataFile
 from ckpttool.storage import Directory
 
-__all__ = ["check_graph"]
+__all__ = ["check_graph", "listed_names"]
 
 _NAMES_SHOWN = 3
 
@@ -64,6 +67,35 @@ def check_graph(
     keys = set(graph.keys)
     del data, graph
     _compare(keys, contents, report)
+
+
+def listed_names(
+    objects: set[str],
+    contents: Contents,
+    files: list[DataFile],
+    directory: Directory,
+    limits: Limits,
+) -> dict[str, str]:
+    """What ``list`` calls those objects of findings that it does not call by their key.
+
+    The graph is read once more for that: to keep its names would cost every healthy
+    checkpoint their memory.
+    """
+    entry = contents.graph
+    if entry is None:
+        return {}
+    from ckpttool.sources.naming import GraphNames, Label, label_of_key
+
+    label: Callable[[str], Label] = label_of_key
+    if not all(label(key)[0] == key for key in objects):
+        try:
+            data = _read(entry, contents, files, directory, limits)
+            if data is not None:
+                label = GraphNames(parse_object_graph(data, limits)).label
+        except CkpttoolError:
+            pass  # there is a finding about it
+    names = {key: label(key)[0] for key in objects}
+    return {key: name for key, name in names.items() if name != key}
 
 
 def _read(

@@ -127,6 +127,12 @@ class Report:
         return tuple(sorted(self._findings + left_out, key=lambda found: _RANK[found.severity]))
 
     @property
+    def objects(self) -> set[str]:
+        """What the findings, and what was not checked, are about."""
+        found = {finding.object for finding in self._findings}
+        return found | {skipped.object for skipped in self._not_checked}
+
+    @property
     def not_checked(self) -> tuple[NotChecked, ...]:
         """What was not checked."""
         return tuple(self._not_checked)
