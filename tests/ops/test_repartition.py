@@ -263,6 +263,18 @@ def test_slices_that_tensorflow_cannot_put_together_need_a_flag(tf, tmp_path):
     assert values(tmp_path / "d") == values(tmp_path / "s")
 
 
+def test_slices_of_many_dimensions_would_end_tensorflow(tf, tmp_path):
+    shapes = {"eight": [2] + [1] * 7, "nine": [2] + [1] * 8}
+    variables = {name: tf.zeros(shape) for name, shape in shapes.items()}
+    write_name_based(tmp_path / "s", variables)
+    run(tmp_path / "s", tmp_path / "d", slices=("eight=axis0:2",))
+    assert tensorflow_values(tf, tmp_path / "d") == tensorflow_values(tf, tmp_path / "s")
+    with pytest.raises(RefusedError) as caught:
+        run(tmp_path / "s", tmp_path / "e", slices=("nine=axis0:2",))
+    assert caught.value.id == "slices-unrestorable"
+    assert "9 dimensions" in caught.value.why
+
+
 def test_stray_pieces_of_a_save_per_machine(tf, tmp_path):
     """D40: every machine wrote its part to its own disk, and the merge never happened."""
     rows = tf.reshape(tf.range(12.0), [6, 2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -501,6 +502,33 @@ def test_slices_that_do_not_fit(tmp_path: Path, owner: EntryFields, id: str) -> 
     assert id in {finding.id for finding in report.findings}
     assert all(finding.object.startswith("p") for finding in report.findings)
     assert report.nbytes == 32, "the parts themselves are checked all the same"
+
+
+@pytest.mark.parametrize(
+    ("shape", "spelled", "damaged"),
+    [
+        ((4,), [(0, None)], True),
+        ((4, 2), [(0, None), (0, None)], True),
+        ((), [], True),
+        ((0,), [(0, None)], True),
+        # These have a length, so TensorFlow finds the entries of the slices.
+        ((4,), [(0, 4)], False),
+        ((4, 2), [(0, 4), (0, None)], False),
+    ],
+)
+def test_a_slice_that_is_spelled_as_the_whole_variable(
+    tmp_path: Path, shape: tuple[int, ...], spelled: handmade.Slice, damaged: bool
+) -> None:
+    part: EntryFields = {"shape": shape, "size": 4 * prod(shape)}
+    entries: dict[bytes, EntryFields | bytes] = {
+        b"v": {"shape": shape, "slices": [spelled]},
+        slice_key(b"v", spelled): part,
+    }
+    write_bundle(tmp_path, "m", entries, [bytes(4 * prod(shape))])
+    report = check(tmp_path)
+    assert found(report) == ([("error", "slice-whole")] if damaged else [])
+    assert (report.damaged, report.variables) == (damaged, 1)
+    assert found(check(tmp_path, "quick")) == found(report)
 
 
 def test_slice_mismatch_of_a_part(tmp_path: Path) -> None:

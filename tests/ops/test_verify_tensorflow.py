@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from ckpttool.ops.repartition import Repartition, repartition
+from ckpttool.ops.rewrite.run import Options
 from ckpttool.ops.verify import verify
 from tests.support import tf_write
+from tests.support.handmade import EntryFields, Slice, slice_key, write_bundle
 
 DTYPES = [
     "float32",
@@ -91,3 +94,34 @@ def test_slices_shards_and_object_graphs_of_tensorflow(tmp_path: Path) -> None:
     result = verify(objects)
     assert (result.healthy, result.findings, result.not_checked) == (True, (), ())
     assert result.checked.variables == 4
+
+
+def test_a_slice_that_is_spelled_as_the_whole_variable(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    cases: list[tuple[tuple[int, ...], Slice, bool]] = [
+        ((4,), [(0, 4)], True),
+        ((4,), [(0, None)], False),
+        ((), [], False),
+    ]
+    for shape, spelled, restored in cases:
+        part: EntryFields = {"shape": shape, "size": 16 if shape else 4}
+        data = bytes(range(part["size"]))
+        entries: dict[bytes, EntryFields | bytes] = {
+            b"v": {"shape": shape, "slices": [spelled]},
+            slice_key(b"v", spelled): part,
+        }
+        write_bundle(tmp_path, "m", entries, [data])
+        reader = tf.train.load_checkpoint(str(tmp_path / "m"))
+        assert verify(str(tmp_path / "m")).healthy == restored
+        if restored:
+            assert reader.get_tensor("v").tobytes() == data
+        else:
+            with pytest.raises(tf.errors.OpError, match="Invalid size in bundle entry"):
+                reader.get_tensor("v")
+        # Written anew as a whole variable, it is restored.
+        whole = tmp_path / "whole"
+        repartition([str(tmp_path / "m")], str(whole), Repartition(merge_slices=("v",)), Options())
+        assert verify(str(whole)).healthy
+        assert tf.train.load_checkpoint(str(whole)).get_tensor("v").tobytes() == data
+        for file in tmp_path.glob("whole.*"):
+            file.unlink()

@@ -44,6 +44,11 @@ class Variable:
         return self.key.decode("utf-8", "surrogateescape")
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it is stored as one variable; a slice that covers all of it is not that."""
+        return len(self.parts) == 1 and self.parts[0].tensor.key == self.key
+
+    @property
     def itemsize(self) -> int:
         """Bytes of an element; 0 for types without a fixed size."""
         known = BY_NUMBER.get(self.dtype)

@@ -32,6 +32,8 @@ RESTORABLE = {
     "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool",
     "complex64", "complex128", "qint8", "quint8", "qint32",
 }  # fmt: skip
+#: And of a variable of more dimensions (kTensorSliceMaxRank in tensor_slice_util.h).
+RESTORABLE_RANK = 8
 _LITERAL = re.compile(r"(.*)/part_(0|[1-9][0-9]{0,5})((?:/.*)?)", re.DOTALL)
 
 
@@ -73,15 +75,13 @@ def cut(
         parts = rule.partitioner(variable.shape, variable.itemsize or BYTES_PER_STRING)
         if [Box(part.start, part.extent) for part in parts] == [
             part.box for part in variable.parts
-        ] and (form == "slices" or len(parts) == 1):
+        ] and (variable.is_whole if len(parts) == 1 else form == "slices"):
             continue  # as it is
         if form == "slices" and len(parts) > 1 and not unrestorable:
             _require_restorable(variable)
         variable.check()
         layout.replace(variable, parts, form)
-        changes.append(
-            Change(variable.name, _what(len(variable.parts), len(parts), form), rule.reason)
-        )
+        changes.append(Change(variable.name, _what(variable, len(parts), form), rule.reason))
     layout.store()
     return changes
 
@@ -232,22 +232,28 @@ def _along(name: str, ordered: list[Tensor], first: tuple[int, ...], axis: int) 
     return Variable(key, ordered[0].dtype, whole, tuple(stored))
 
 
-def _what(before: int, after: int, form: Form) -> str:
-    def words(count: int, kind: str) -> str:
-        return "whole" if count == 1 else f"{count} {kind}"
+def _what(variable: Variable, after: int, form: Form) -> str:
+    before = "whole" if variable.is_whole else _count(len(variable.parts), "slice")
+    kind = "slice" if form == "slices" else "variable"
+    return f"{before} → {'whole' if after == 1 else _count(after, kind)}"
 
-    return (
-        f"{words(before, 'slices')} → {words(after, 'slices' if form == 'slices' else 'variables')}"
-    )
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _require_restorable(variable: Variable) -> None:
-    if dtype_name(variable.dtype) in RESTORABLE:
+    rank, dtype = len(variable.shape), dtype_name(variable.dtype)
+    if rank > RESTORABLE_RANK:
+        why = f"its readers abort when they put {rank} dimensions together (more than "
+        why += f"{RESTORABLE_RANK})"
+    elif dtype not in RESTORABLE:
+        why = f"its readers assemble and re-slice no {dtype}"
+    else:
         return
     raise RefusedError(
         f"{variable.name} would be cut into slices that TensorFlow cannot put together",
-        why=f"its readers assemble and re-slice no {dtype_name(variable.dtype)}; only exactly "
-        "the slices that are stored could be restored",
+        why=f"{why}; only exactly the slices that are stored could be restored",
         hint="leave it whole (a narrower pattern), or add --allow-unrestorable",
         id="slices-unrestorable",
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ckpttool.errors import CkpttoolError, CorruptError
 from ckpttool.formats.bundle import Entry, SliceSpec
 from ckpttool.formats.dtypes import dtype_name
-from ckpttool.formats.ordered_code import decode_slice_key
+from ckpttool.formats.ordered_code import FULL, decode_slice_key
 from ckpttool.model import numel, shape_text
 from ckpttool.ops.verification.contents import Contents, Part, name_of
 from ckpttool.ops.verification.report import Report
@@ -55,6 +55,8 @@ def _check_owner(owner: Entry, contents: Contents, report: Report) -> bool:
             continue
         box = Box(spec.start, extent)
         boxes.append(box)
+        if all(length == FULL for length in spec.length):
+            report.add("slice-whole", "error", name, _whole(box))
         part = contents.parts.get(spec.key(owner.key))
         if part is None:
             complete = False
@@ -83,6 +85,15 @@ def _check_owner(owner: Entry, contents: Contents, report: Report) -> bool:
         )
         return False
     return complete
+
+
+def _whole(box: Box) -> str:
+    # tensorflow/core/util/tensor_bundle/tensor_bundle.cc: GetSliceValue looks up the entry
+    # of a slice unless every length of it is left out; AddSlice never writes such a one.
+    return (
+        f"its slice {box} is spelled as all of it: TensorFlow then looks for the values in the "
+        "variable's own entry, and does not restore what the slice's entry holds"
+    )
 
 
 def _compare(name: str, owner: Entry, box: Box, part: Part, report: Report) -> None:
