@@ -5,6 +5,7 @@ Nothing here prints or knows the command line. numpy is imported by the first `r
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from operator import index as as_integer
 from types import EllipsisType, TracebackType
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Self, SupportsIndex
 from ckpttool.errors import ChangedError, NotFoundError, UsageError, missing_package
 from ckpttool.limits import Limits
 from ckpttool.model import Shard, Variable
+from ckpttool.sources.address import Address
 from ckpttool.sources.base import Source, SourceKind, Style
 from ckpttool.sources.registry import open_source
 from ckpttool.sources.selection import Index, Selection, parse_index, split_name
@@ -44,6 +46,10 @@ class Checkpoint(Mapping[str, Variable]):
     graph; iteration gives the readable names, in the order of the keys. Close it, or use
     it as a context manager; arrays that were read stay valid. Not for several threads.
 
+    It never mixes two checkpoints. Where another program replaces the files, what was not
+    read before raises `ChangedError`, once anything of the old ones was handed out; until
+    then, and once in a `read`, the new ones are opened in their place.
+
     >>> import ckpttool
     >>> with ckpttool.open("fixtures/partitioned") as checkpoint:
     ...     print(checkpoint["embedding/table"].dtype, checkpoint["embedding/table"].shape)
@@ -52,10 +58,12 @@ class Checkpoint(Mapping[str, Variable]):
     ['embedding/table', 'embedding/table/Adagrad', 'global_step']
     """
 
-    def __init__(self, address: str, limits: Limits | None = None) -> None:
-        self._address = address
+    def __init__(self, address: Address, limits: Limits | None = None) -> None:
+        self._address = os.fsdecode(address)
         self._limits = limits
-        self._source: Source | None = open_source(address, limits)
+        self._source: Source | None = open_source(self._address, limits)
+        #: Whether anything of what lies in the files was handed out.
+        self._given = False
 
     # What it is -----------------------------------------------------------------------
 
@@ -66,6 +74,12 @@ class Checkpoint(Mapping[str, Variable]):
         Raises:
             UsageError: id ``closed``.
         """
+        source = self._opened()
+        self._given = True
+        return source
+
+    def _opened(self) -> Source:
+        """The open source, for what is not handed out; raises as `source`."""
         if self._source is None:
             raise UsageError(
                 f"{self._address} is closed",
@@ -77,7 +91,7 @@ class Checkpoint(Mapping[str, Variable]):
 
     @property
     def address(self) -> str:
-        """The address as it was given."""
+        """The address as it was given; of a path object, its text."""
         return self._address
 
     @property
@@ -122,13 +136,28 @@ class Checkpoint(Mapping[str, Variable]):
     # The mapping ----------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> Variable:
+        variable = self._find(name)
+        self._given = True
+        return variable
+
+    def _find(self, name: object) -> Variable:
+        source = self._opened()
+        if not isinstance(name, str):  # a mapping has no such key; ``get`` gives its default
+            raise VariableNotFoundError(
+                f"there is no variable {name!r} in {source.location}",
+                why=f"a name is a str, and this is of type {type(name).__name__}",
+            )
         try:
-            return self.source.find(name)
+            return source.find(name)
         except NotFoundError as error:
             raise VariableNotFoundError(error.what, why=error.why, hint=error.hint) from None
 
+    def _has(self, name: object) -> bool:
+        return isinstance(name, str) and self._opened().lookup(name) is not None
+
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self.source.lookup(name) is not None
+        self._given = True
+        return self._has(name)
 
     def __iter__(self) -> Iterator[str]:
         return (variable.name for variable in self.source.variables())
@@ -137,7 +166,8 @@ class Checkpoint(Mapping[str, Variable]):
         return sum(1 for _ in self.source.variables(named=False))
 
     def __repr__(self) -> str:
-        state = "closed" if self._source is None else f"{self._source.kind} {self.location!r}"
+        source = self._source
+        state = "closed" if source is None else f"{source.kind} {source.location!r}"
         return f"<ckpttool.Checkpoint {state}>"
 
     # Values ---------------------------------------------------------------------------
@@ -153,8 +183,9 @@ class Checkpoint(Mapping[str, Variable]):
 
         The array is read-only. Where the whole variable lies in one piece and a MiB or
         more of it is wanted, the array is mapped: nothing is read until it is used, and
-        checksums are not compared (`verify` does that). A program that cuts the file
-        short while a mapped array is in use kills the process, as with every memory map.
+        checksums are not compared (`verify` does that). What a program writes into the
+        very file later shows in it, and one that cuts the file short while the array is in
+        use kills the process, as with every memory map; ``copy=True`` is safe from both.
 
         Args:
             name: a name, key or path, maybe with an index: ``"emb[0:10]"``; or one of the
@@ -169,7 +200,7 @@ class Checkpoint(Mapping[str, Variable]):
             UsageError: the index does not fit.
             CorruptError, IncompleteError: damaged or missing data; names variable and shard.
             UnsupportedError: a dtype without readable values.
-            ChangedError: another program replaced the files, and did so again.
+            ChangedError: another program replaced or rewrote the files: open it again.
             UnsupportedError: id ``package-missing``: numpy is not installed.
 
         >>> import ckpttool
@@ -183,22 +214,28 @@ class Checkpoint(Mapping[str, Variable]):
         """
         try:
             try:
-                return self._read(name, index, copy=copy)
-            except ChangedError:
-                text = name.key if isinstance(name, Variable) else name
-                self.source.close()
-                self._source = open_source(self._address, self._limits)
-                return self._read(text, index, copy=copy)
+                array = self._read(name, index, copy=copy)
+            except ChangedError as error:
+                if self._given or isinstance(name, Variable):
+                    raise _of_two(error) from error
+                self._reopen()
+                array = self._read(name, index, copy=copy)
         except ModuleNotFoundError as error:
             raise missing_package(error) or error from None
+        self._given = True
+        return array
 
-    def _read(self, name: str | Variable, index: Chooser | str, *, copy: bool) -> np.ndarray:
+    def _reopen(self) -> None:
+        """Open what the address names by now; the old source stays where that fails."""
+        fresh = open_source(self._address, self._limits)
+        self._opened().close()
+        self._source = fresh
+
+    def _read(self, name: object, index: Chooser | str, *, copy: bool) -> np.ndarray:
         inner: Index = ()
-        if isinstance(name, Variable):
-            variable = name
-        else:
-            found, inner = split_name(name, self.__contains__)
-            variable = self[found]
+        if isinstance(name, str):
+            name, inner = split_name(name, self._has)
+        variable = name if isinstance(name, Variable) else self._find(name)
         if inner and index is not ...:
             raise UsageError(
                 f"two indices for {variable.name}",
@@ -212,7 +249,7 @@ class Checkpoint(Mapping[str, Variable]):
             mapped = self._mapped(variable, selection, wanted)
             if mapped is not None:
                 return mapped
-        array = self.source.read(variable, selection)
+        array = self._opened().read(variable, selection)
         array.flags.writeable = copy
         return array
 
@@ -223,7 +260,7 @@ class Checkpoint(Mapping[str, Variable]):
             return None
         if selection.size * (variable.nbytes // max(1, variable.parameters)) < _MAPPED_FROM:
             return None
-        extent = self.source.extent(variable)
+        extent = self._opened().extent(variable)
         if extent is None:
             return None
         from ckpttool.sources.arrays import mapped
@@ -257,12 +294,13 @@ class Checkpoint(Mapping[str, Variable]):
         self.close()
 
 
-def open(address: str, *, limits: Limits | None = None) -> Checkpoint:  # noqa: A001 - as gzip.open
+def open(address: Address, *, limits: Limits | None = None) -> Checkpoint:  # noqa: A001 - as gzip.open
     """Open a checkpoint for reading.
 
     Args:
         address: a checkpoint's prefix or one of its files, a run directory (its latest
-            checkpoint), ``RUN/@STEP``, ``RUN/@latest``, or a SavedModel.
+            checkpoint), ``RUN/@STEP``, ``RUN/@latest``, or a SavedModel; a ``str``,
+            ``bytes`` or a path object.
         limits: bounds on what its files may claim; None: the defaults, as changed by the
             environment variable ``CKPTTOOL_LIMITS``.
 
@@ -293,17 +331,35 @@ def _as_index(index: Chooser | str) -> Index:
 def _as_item(item: object) -> int | slice | EllipsisType:
     if isinstance(item, slice):
         bounds = (item.start, item.stop, item.step)
-        return slice(*(None if bound is None else as_integer(bound) for bound in bounds))
-    if isinstance(item, EllipsisType):
+        if all(bound is None or _as_integer(bound) is not None for bound in bounds):
+            return slice(*map(_as_integer, bounds))
+    elif isinstance(item, EllipsisType):
         return item
-    if isinstance(item, SupportsIndex) and not isinstance(item, bool):
-        try:
-            return as_integer(item)
-        except TypeError:
-            pass  # a NumPy array has the method, and refuses unless it is a single integer
+    elif (number := _as_integer(item)) is not None:
+        return number
     raise UsageError(
         f"{item!r} is no index",
         why="integers, slices and one ... choose a part; a new axis, a list or a mask does not",
         hint="read what lies around it, and choose with NumPy",
         id="bad-index",
+    )
+
+
+def _as_integer(item: object) -> int | None:
+    """An integer of any kind as Python's; None where it is none, or a truth value."""
+    if isinstance(item, SupportsIndex) and not isinstance(item, bool):
+        try:
+            return as_integer(item)
+        except TypeError:
+            pass  # a NumPy array has the method, and refuses unless it is a single integer
+    return None
+
+
+def _of_two(error: ChangedError) -> ChangedError:
+    """The error where something of the old files was handed out already."""
+    return ChangedError(
+        error.what,
+        why=f"{error.why}; what was handed out before is of the earlier ones",
+        hint="open it again with ckpttool.open, and read everything from that",
+        id=error.id,
     )

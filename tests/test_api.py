@@ -222,11 +222,8 @@ def test_replaced_files_are_opened_anew(tmp_path: Path) -> None:
         return str(tmp_path / "m")
 
     with ckpttool.open(write(1, 2)) as checkpoint:
-        w = checkpoint["w"]
         write(3, 4, 5)
         assert checkpoint.read("w").tolist() == [3.0, 4.0, 5.0]
-        write(6, 7)
-        assert checkpoint.read(w, 0) == 6.0
 
 
 def test_the_examples_of_the_docstrings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,10 @@ from ckpttool.storage import Directory, open_directory, stat_path
 if TYPE_CHECKING:
     from ckpttool.sources.choose import Choice, Via
 
-__all__ = ["Resolved", "ResolvedKind", "RunAddress", "require_run", "resolve", "run_of"]
+__all__ = ["Address", "Resolved", "ResolvedKind", "RunAddress", "require_run", "resolve", "run_of"]
+
+#: An address as Python gives it; ``os.fsdecode`` makes the text of it that `resolve` takes.
+Address = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 ResolvedKind = Literal["checkpoint", "run", "savedmodel"]
 

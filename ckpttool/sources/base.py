@@ -152,6 +152,7 @@ class Source(Protocol):
 
         Raises:
             IncompleteError: the file is missing or too short.
+            ChangedError: as ``chunks``.
         """
         ...
 

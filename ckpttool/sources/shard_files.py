@@ -34,6 +34,10 @@ class ShardFiles:
         self._prefix = prefix
         self._count = count
         self._open: OrderedDict[int, ReadableFile] = OrderedDict()
+        #: What each file was when it was first opened: one that is closed for others and
+        #: opened again has to be the same.
+        self._first: dict[int, FileStat] = {}
+        self._replaced = False
 
     @property
     def directory(self) -> Directory:
@@ -87,6 +91,8 @@ class ShardFiles:
         if len(self._open) >= _OPEN_AT_MOST:
             self._open.popitem(last=False)[1].close()
         self._open[shard] = file
+        if self._first.setdefault(shard, file.stat) != file.stat:
+            self._replaced = True
         return file
 
     def read(self, shard: int, offset: int, size: int, name: str) -> bytes:
@@ -134,8 +140,8 @@ class ShardFiles:
         )
 
     def changed(self) -> bool:
-        """Whether any open data file was changed or replaced since it was opened."""
-        return any(file.changed() for file in self._open.values())
+        """Whether any open data file was changed or replaced since it was first opened."""
+        return self._replaced or any(file.changed() for file in self._open.values())
 
     def close(self) -> None:
         """Close what is open; the next read opens it anew."""

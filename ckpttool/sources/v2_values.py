@@ -148,8 +148,15 @@ class BundleValues:
             or variable.nbytes != numel(variable.shape) * dtype.size
         ):
             return None
-        file = self._files.open(variable.shard, variable.name)
-        self._files.require(file, variable.shard, variable.offset, variable.nbytes, variable.name)
+        try:
+            file = self._files.open(variable.shard, variable.name)
+            self._files.require(
+                file, variable.shard, variable.offset, variable.nbytes, variable.name
+            )
+        except CkpttoolError as error:
+            self._require_unchanged(variable, error)
+            raise
+        self._require_unchanged(variable)
         little = not self._big_endian or dtype.word == 1
         return Extent(file, variable.offset, variable.nbytes, little)
 

@@ -68,7 +68,10 @@ class LocalFile:
             raise_os_error(error, f"cannot make {self._path} durable")
 
     def changed(self) -> bool:
-        now = os.fstat(self._fd)
+        try:
+            now = os.fstat(self._fd)
+        except OSError:
+            return True  # ESTALE: what was opened is no longer there
         before = self._stat
         if now.st_nlink == 0 or (now.st_size, now.st_mtime_ns) != (before.size, before.mtime_ns):
             return True

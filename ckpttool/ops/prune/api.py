@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Literal
 
@@ -10,6 +11,7 @@ from ckpttool.ops.prune.facts import Request
 from ckpttool.ops.prune.plan import PrunePlan
 from ckpttool.ops.prune.plan import plan_prune as plan_request
 from ckpttool.policy.facts import Order, Retention
+from ckpttool.sources.address import Address
 from ckpttool.sources.filenames import STATE_FILE
 
 __all__ = ["make_request", "plan_prune"]
@@ -54,7 +56,7 @@ def make_request(
 
 
 def plan_prune(
-    directory: str,
+    directory: Address,
     *,
     policy: Literal["manager", "saver"] = "manager",
     scope: Literal["listed", "all"] = "listed",
@@ -76,7 +78,7 @@ def plan_prune(
     Keep rules unite; a rule that is not given keeps nothing. ``docs/prune.md`` has them all.
 
     Args:
-        directory: the run directory.
+        directory: the run directory: a ``str``, ``bytes`` or a path object.
         policy: whose word ``max_to_keep`` and ``keep_every_n_hours`` are: what this class of
             TensorFlow (CheckpointManager, Saver) would have left.
         scope: what the state file lists, or all checkpoints of the directory.
@@ -115,4 +117,4 @@ def plan_prune(
         min_age=min_age,
         order=order,
     )
-    return plan_request(directory, request, limits=limits)
+    return plan_request(os.fsdecode(directory), request, limits=limits)

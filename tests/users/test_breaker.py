@@ -1,0 +1,199 @@
+"""Checkpoints that are replaced, forbidden, or odd in some other way: what a breaker found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ckpttool
+from ckpttool.errors import ChangedError, CkpttoolError, NotFoundError, UsageError
+from tests.support.handmade import EntryFields, masked_crc, write_bundle
+
+BIG = 2**19
+
+
+def save(folder: Path, value: int) -> str:
+    """Replace a checkpoint of two shards, all of whose elements are one number."""
+    small = np.full(10, value, "<f4").tobytes()
+    big = np.full(BIG, value, "<f4").tobytes()
+    entries: dict[bytes, EntryFields | bytes] = {
+        b"a": {"shape": (10,), "size": 40, "crc": masked_crc(small)},
+        b"b": {"shape": (10,), "size": 40, "crc": masked_crc(small), "shard": 1},
+        b"big": {"shape": (BIG,), "offset": 40, "size": 4 * BIG, "crc": masked_crc(big)},
+    }
+    fresh = folder / "fresh"
+    fresh.mkdir(parents=True)
+    write_bundle(fresh, "m", entries, [small + big, small])
+    for file in sorted(fresh.iterdir()):  # the index last, as TensorFlow does
+        file.replace(folder / file.name)
+    fresh.rmdir()
+    return str(folder / "m")
+
+
+# One Checkpoint is one checkpoint -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (("a",), ("b",)),
+        (("a", "0:3"), ("a", "3:6")),
+        (("a", "0:3"), ("big",)),
+        (("big",), ("big",)),
+        (("big",), ("a", "0:3")),
+        (("a",), ("b", "0:3")),
+    ],
+)
+def test_values_of_two_checkpoints_are_never_mixed(
+    tmp_path: Path, first: tuple[str, ...], then: tuple[str, ...]
+) -> None:
+    with ckpttool.open(save(tmp_path, 1)) as checkpoint:
+        before = checkpoint.read(*first)
+        save(tmp_path, 2)
+        for _ in range(2):
+            with pytest.raises(ChangedError) as caught:
+                checkpoint.read(*then)
+            assert caught.value.exit_code == 30
+            assert "handed out before" in caught.value.why
+            assert "ckpttool.open" in caught.value.hint
+        assert set(before.ravel()) == {1}, "an array that was read stays as it was"
+    with ckpttool.open(str(tmp_path / "m")) as checkpoint:
+        assert set(checkpoint.read(*then).ravel()) == {2}
+
+
+@pytest.mark.parametrize("give", [lambda c: c["b"], list, len, lambda c: "a" in c])
+def test_what_was_said_of_a_checkpoint_is_not_read_from_the_next(tmp_path: Path, give: Any) -> None:
+    with ckpttool.open(save(tmp_path, 1)) as checkpoint:
+        give(checkpoint)
+        save(tmp_path, 2)
+        with pytest.raises(ChangedError):
+            checkpoint.read("b", "0:3")
+
+
+def test_a_variable_belongs_to_the_checkpoint_that_gave_it(tmp_path: Path) -> None:
+    prefix = save(tmp_path, 1)
+    with ckpttool.open(prefix) as other:
+        variable = other["b"]
+    with ckpttool.open(prefix) as checkpoint:
+        save(tmp_path, 2)
+        with pytest.raises(ChangedError):
+            checkpoint.read(variable)
+
+
+@pytest.mark.parametrize("what", [("a",), ("a", "0:3"), ("big",)])
+def test_before_anything_was_read_the_new_checkpoint_is(tmp_path: Path, what: Any) -> None:
+    with ckpttool.open(save(tmp_path, 1)) as checkpoint:
+        repr(checkpoint)
+        save(tmp_path, 2)
+        assert set(checkpoint.read(*what).ravel()) == {2}
+        assert set(checkpoint.read("b").ravel()) == {2}
+        save(tmp_path, 3)
+        assert checkpoint.read("b")[0] == 2, "the open file and index still agree"
+        with pytest.raises(ChangedError):
+            checkpoint.read("b", "0:3")
+
+
+def test_a_shard_that_was_closed_for_others_has_to_be_the_same(tmp_path: Path) -> None:
+    """Only some files are held open; what was read of the others counts all the same."""
+    count = 40
+
+    def write(value: int, index: bool) -> None:
+        data = bytes([value]) * 8
+        entries: dict[bytes, EntryFields | bytes] = {
+            b"v%02d" % shard: {"shape": (2,), "size": 8, "shard": shard} for shard in range(count)
+        }
+        (tmp_path / "fresh").mkdir()
+        write_bundle(tmp_path / "fresh", "m", entries, [data] * count)
+        for file in sorted((tmp_path / "fresh").iterdir()):
+            if index or file.suffix != ".index":
+                file.replace(tmp_path / file.name)
+            else:
+                file.unlink()
+        (tmp_path / "fresh").rmdir()
+
+    write(1, index=True)
+    with ckpttool.open(str(tmp_path / "m")) as checkpoint:
+        checkpoint.read("v00")
+        for shard in range(1, count):
+            checkpoint.read(f"v{shard:02d}")
+        kept = [tmp_path / f"m.data-{shard:05d}-of-{count:05d}" for shard in range(count)]
+        before = {path: path.stat() for path in kept[5:]}
+        aside = tmp_path / "aside"
+        aside.mkdir()
+        for path in before:
+            path.rename(aside / path.name)
+        write(2, index=False)
+        for path in before:
+            (aside / path.name).replace(path)
+        with pytest.raises(ChangedError):
+            checkpoint.read("v00")
+
+
+# A checkpoint that is gone, and comes back --------------------------------------------
+
+
+def test_after_a_failure_to_open_it_anew_it_is_what_it_was(tmp_path: Path) -> None:
+    prefix = save(tmp_path, 1)
+    index, aside = tmp_path / "m.index", tmp_path / "aside"
+    with ckpttool.open(prefix) as checkpoint:
+        index.rename(aside)
+        for _ in range(2):
+            with pytest.raises(CkpttoolError) as caught:
+                checkpoint.read("a", "0:2")
+            assert caught.value.exit_code in {10, 20}
+            assert "m.index" in f"{caught.value.what} {caught.value.why}"
+        # Descriptors that were free by mistake would be taken by these.
+        others = [(tmp_path / f"other{number}").open("wb") for number in range(4)]
+        aside.rename(index)
+        assert checkpoint.read("a", "0:2").tolist() == [1, 1]
+        assert checkpoint.read("big", copy=True)[0] == 1
+        assert (list(checkpoint), len(checkpoint)) == (["a", "b", "big"], 3)
+        index.unlink()
+        with pytest.raises(ChangedError):
+            checkpoint.read("b", "0:2")
+        assert len(checkpoint) == 3, "the index is open, and what it says is still so"
+        for file in others:
+            file.close()
+    with pytest.raises(UsageError, match="is closed"):
+        checkpoint.read("a")
+
+
+# What Python gives --------------------------------------------------------------------
+
+
+def test_an_address_is_any_kind_of_path(fixtures_dir: Path) -> None:
+    path = fixtures_dir / "two-shards"
+    for address in (path, bytes(path), str(path)):
+        with ckpttool.open(address) as checkpoint:
+            assert (len(checkpoint), checkpoint.address) == (4, str(path))
+        assert ckpttool.verify(address).healthy
+        assert ckpttool.plan_prune(address, max_to_keep=1).directory == str(path)
+    with pytest.raises(TypeError):
+        ckpttool.open(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", [5, None, b"a", 1.5, ("a",), object()])
+def test_what_is_no_name_is_no_key(fixtures_dir: Path, name: Any) -> None:
+    with ckpttool.open(fixtures_dir / "two-shards") as checkpoint:
+        with pytest.raises(KeyError):
+            checkpoint[name]
+        with pytest.raises(NotFoundError, match="there is no variable"):
+            checkpoint.read(name)
+        assert checkpoint.get(name) is None
+        assert checkpoint.get(name, 7) == 7
+        assert name not in checkpoint
+
+
+@pytest.mark.parametrize(
+    "index",
+    [slice(None, 1.5), slice("a"), slice(True), slice(0, [1]), 1.5, b"0", None, True, {}, [0]],
+)
+def test_what_is_no_index_is_said_to_be_none(fixtures_dir: Path, index: Any) -> None:
+    with ckpttool.open(fixtures_dir / "partitioned") as checkpoint:
+        for chosen in (index, (0, index)):
+            with pytest.raises(UsageError) as caught:
+                checkpoint.read("embedding/table", chosen)
+            assert caught.value.id == "bad-index"
