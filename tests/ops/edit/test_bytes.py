@@ -11,7 +11,7 @@ import pytest
 
 from ckpttool.api import open as open_checkpoint
 from ckpttool.errors import RefusedError
-from ckpttool.formats.bundle_writer import encode_string
+from ckpttool.formats.bundle_writer import encode_string, patch_dtype
 from ckpttool.formats.tensor_bytes import read_strings
 from ckpttool.limits import Limits
 from tests.support.command import ROOT
@@ -75,6 +75,17 @@ def test_an_encoded_string_is_read_back(value, order):
     assert read == ([value], checksum)
     if not order:
         assert (payload, checksum) == string_payload([value])
+
+
+@pytest.mark.parametrize("slices", [[], [[(0, 2)], [(2, None)]]])
+@pytest.mark.parametrize("extra", [b"", b"\xf2\x06\x03new", b"\x08\x03"])
+@pytest.mark.parametrize("shape", [(), (3, 4), (2**40,), (1,) * 40, None])
+def test_a_patched_dtype_is_all_that_changes(shape, extra, slices):
+    for old, new in ((1, 2), (200, 3), (3, 200)):
+        place = {"shard": 3, "offset": 2**33, "size": 48, "crc": 0x80818283}
+        before = entry(old, shape, slices=slices, extra=extra, **place)
+        after = entry(new, shape, slices=slices, extra=extra.removesuffix(b"\x08\x03"), **place)
+        assert patch_dtype(before, new) == after
 
 
 def test_fields_of_a_later_version_stay(tmp_path):
