@@ -14,6 +14,7 @@ __all__ = [
     "KINDS",
     "Finding",
     "Kind",
+    "Oddity",
     "Severity",
     "Shard",
     "Variable",
@@ -26,6 +27,15 @@ Kind = Literal["model", "optimizer", "ema", "step", "object_graph", "other"]
 KINDS: tuple[Kind, ...] = ("model", "optimizer", "ema", "step", "object_graph", "other")
 
 Severity = Literal["error", "warning", "note"]
+
+
+class Oddity(str):
+    """A note on how an address was understood that deserves to be a warning.
+
+    The notes that are plain text say what was done as usual, and may be left out.
+    """
+
+    __slots__ = ()
 
 
 def numel(shape: tuple[int, ...]) -> int:

@@ -21,6 +21,8 @@ __all__ = [
     "arguments",
     "command",
     "common",
+    "complete_addresses",
+    "complete_variables",
     "current_output",
     "destination",
     "directory",
@@ -107,14 +109,28 @@ def command(
 
 
 def output(
-    *, ndjson: bool = False, quiet: bool = False
+    *, ndjson: bool = False, quiet: bool = False, notes: bool = False
 ) -> Callable[[Callable[Concatenate[Output, _P], int]], Callable[_P, int]]:
-    """The common options and ``--json``, and where it applies ``--ndjson`` and ``-q``."""
+    """The common options and ``--json``, and where it applies ``--ndjson`` and ``-q``.
+
+    Args:
+        ndjson: whether the result can be records.
+        quiet: whether it has names, which are all that ``-q`` prints.
+        notes: whether it has none, so that ``-q`` leaves out notes only.
+    """
 
     def decorate(function: Callable[Concatenate[Output, _P], int]) -> Callable[_P, int]:
         wrapped = plain_output(function)
         if quiet:
             wrapped = _setting("-q", "--quiet", is_flag=True, help="Print only names.")(wrapped)
+        if notes:
+            wrapped = _setting(
+                "-q",
+                "--quiet",
+                "unnoted",
+                is_flag=True,
+                help="Do not say which checkpoint was chosen; warnings stay.",
+            )(wrapped)
         if ndjson:
             wrapped = _setting(
                 "--ndjson", is_flag=True, help="One JSON object a line, a summary last."
@@ -164,19 +180,19 @@ def progress(function: _F) -> _F:
 
 def source(function: _F) -> _F:
     """The argument ``SRC``: one address, as ``source``."""
-    return click.argument("source", metavar="SRC", shell_complete=_addresses)(function)
+    return click.argument("source", metavar="SRC", shell_complete=complete_addresses)(function)
 
 
 def sources(function: _F) -> _F:
     """The arguments ``SRC…``: one address or more, as the tuple ``sources``."""
     return click.argument(
-        "sources", metavar="SRC...", nargs=-1, required=True, shell_complete=_addresses
+        "sources", metavar="SRC...", nargs=-1, required=True, shell_complete=complete_addresses
     )(function)
 
 
 def directory(function: _F) -> _F:
     """The argument ``DIR``: a run directory or its state file, as ``directory``."""
-    return click.argument("directory", metavar="DIR", shell_complete=_addresses)(function)
+    return click.argument("directory", metavar="DIR", shell_complete=complete_addresses)(function)
 
 
 def names(function: _F) -> _F:
@@ -199,12 +215,19 @@ def filters(function: _F) -> _F:
             help="Only variables of this kind. Repeatable.",
         ),
         click.option("--regex", metavar="RE", help="Only names in which this expression is found."),
-        click.option("--exclude", multiple=True, metavar="GLOB", help="Not these. Repeatable."),
+        click.option(
+            "--exclude",
+            multiple=True,
+            metavar="GLOB",
+            help="Not these. Repeatable.",
+            shell_complete=complete_variables,
+        ),
         click.option(
             "--include",
             multiple=True,
             metavar="GLOB",
             help="Only names that match: * also crosses '/'. Repeatable.",
+            shell_complete=complete_variables,
         ),
     ):
         function = option(function)
@@ -241,8 +264,8 @@ def min_age(function: _F) -> _F:
         type=DURATION,
         default=60.0,
         metavar="AGE",
-        help="Leave alone what a save changed later than this long ago; 0 lifts that.  "
-        "[default: 60]",
+        help="Leave alone what changed less than this ago (90s, 10m, 2h), for a save may be at "
+        "work on it; 0 lifts that.  [default: 60s]",
     )(function)
 
 
@@ -253,7 +276,7 @@ def yes(function: _F) -> _F:
 
 def destination(function: _F) -> _F:
     """The argument ``DST``: what is written, as ``destination``."""
-    return click.argument("destination", metavar="DST", shell_complete=_addresses)(function)
+    return click.argument("destination", metavar="DST", shell_complete=complete_addresses)(function)
 
 
 def version(function: _F) -> _F:
@@ -317,14 +340,16 @@ def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> No
         ctx.exit()
 
 
-def _addresses(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+def complete_addresses(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    """What TAB offers where an address stands (``shell_complete``)."""
     from ckpttool.cli.complete import addresses
 
     del param
     return addresses(ctx, incomplete)
 
 
-def _variables(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+def complete_variables(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    """What TAB offers where a variable of SRC is named, or a pattern for some."""
     from ckpttool.cli.complete import variables
 
     del param

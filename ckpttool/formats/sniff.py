@@ -75,7 +75,9 @@ class Sniffed(NamedTuple):
             f"{path} is {self.description}",
             why="it is not a TensorFlow checkpoint, which is an .index file and .data files "
             "with one prefix",
-            hint=self.hint.replace("FILE", shlex.quote(path))
+            hint=self.hint.replace("(FILE", f"({path!r}")  # the argument of a Python function
+            if "(FILE" in self.hint
+            else self.hint.replace("FILE", shlex.quote(path))
             or "give the prefix of a checkpoint, or the directory of a run",
         )
 

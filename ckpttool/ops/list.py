@@ -156,7 +156,11 @@ class Listing:
         if not self._seen:
             found.append(f"{self.location} has no variables")
         elif not self._want.everything and not self._matched:
-            found.append(f"none of the {self._seen} variables of {self.location} is wanted")
+            found.append(
+                f"none of the {self._seen} variables of {self.location} matches"
+                if self._seen > 1
+                else f"the only variable of {self.location} does not match"
+            )
         return found + self._missing()
 
     def _missing(self) -> list[str]:

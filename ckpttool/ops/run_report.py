@@ -129,7 +129,10 @@ def _state_problems(run: Run, limits: Limits) -> Iterator[Finding]:
         yield from state(path, limits).problems
     except CkpttoolError as error:
         missing = error.id == "state-missing"
-        yield Finding(error.id, "note" if missing else "warning", path, str(error))
+        message = str(error)
+        if message.startswith(f"{path} "):  # the finding names it already
+            message = f"it{message.removeprefix(path)}"
+        yield Finding(error.id, "note" if missing else "warning", path, message)
 
 
 def _checkpoint_problems(run: Run, checkpoints: list[RunCheckpoint]) -> Iterator[Finding]:

@@ -91,7 +91,7 @@ def refuse_linked_index(directory: Directory, run: Run) -> None:
                 refuse_link(directory, leftover.name)
 
 
-def no_folder(address: str, folder: str) -> NotFoundError:
+def no_folder(address: str, folder: str, what: str = "checkpoint") -> NotFoundError:
     """The directory of an address is not there: says how far the path goes."""
     missing = folder
     while (parent := os.path.dirname(missing)) != missing and stat_path(parent or ".") is None:
@@ -108,7 +108,7 @@ def no_folder(address: str, folder: str) -> NotFoundError:
                 hint = _near(directory, base)
         except CkpttoolError:
             pass
-    return NotFoundError(f"no such checkpoint: {address}", why=why, hint=hint)
+    return NotFoundError(f"no such {what}: {address}", why=why, hint=hint)
 
 
 def no_prefix(directory: Directory, base: str, address: str, limits: Limits) -> CkpttoolError:
@@ -195,15 +195,20 @@ def no_checkpoint(directory: Directory, address: str) -> CkpttoolError:
         for entry in [entry for entry in entries if entry.kind == "directory"][:_LOOKED_AT]
         if (what := _what_is_below(directory, entry.name))
     ]
-    count = f"{len(entries)}{' or more' if len(entries) == _NAMES else ''}"
     return NotFoundError(
         f"no checkpoint in {address}",
-        why=f"none of its {count} entries is the .index file of a checkpoint"
-        if entries
-        else "the directory is empty",
+        why=_no_index(len(entries)),
         hint=f"did you mean {' or '.join(below[:3])}?" if below else "",
         id="no-checkpoint",
     )
+
+
+def _no_index(entries: int) -> str:
+    if entries < 2:
+        one = "its only entry is not the .index file of a checkpoint"
+        return one if entries else "the directory is empty"
+    more = " or more" if entries == _NAMES else ""
+    return f"none of its {entries}{more} entries is the .index file of a checkpoint"
 
 
 def _holds_foreign(directory: Directory, stat: FileStat, address: str) -> CkpttoolError | None:

@@ -23,6 +23,7 @@ from ckpttool.errors import (
 )
 from ckpttool.formats.sniff import Sniffed, sniff_file
 from ckpttool.limits import Limits, default_limits
+from ckpttool.model import Oddity
 from ckpttool.sources.filenames import (
     STATE_FILE,
     graph_name,
@@ -154,7 +155,7 @@ def require_run(address: str) -> RunAddress:
     if there is None and stat_path(index_name(address)) is None:
         from ckpttool.sources.absent import no_folder
 
-        raise no_folder(address, _without_slash(address))
+        raise no_folder(address, _without_slash(address), "run directory")
     if there is not None and there.kind == "directory":
         why, hint = "it is a SavedModel", f"ckpttool inspect {shlex.quote(address)}"
     else:
@@ -339,7 +340,7 @@ def _checkpoint(
     if sniffed.named and not sniffed.ours:
         raise sniffed.error(join(directory.path, name))
     notes += tuple(
-        f"{error.what}: {error.why}; {error.hint}"
+        Oddity(f"{error.what}: {error.why}; {error.hint}")
         for other in (shard_name(prefix, 0, 1), graph_name(prefix))
         if (error := _pointer(directory, other)) is not None
     )

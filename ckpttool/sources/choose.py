@@ -12,6 +12,7 @@ from typing import Literal, NoReturn
 
 from ckpttool.errors import IncompleteError, NotFoundError, UsageError
 from ckpttool.limits import Limits
+from ckpttool.model import Oddity
 from ckpttool.sources.absent import (
     index_missing,
     no_checkpoint,
@@ -34,7 +35,10 @@ Via = Literal["prefix", "part", "state", "scan", "step"]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A V2 checkpoint of a run: its directory, its base name, and how it was found."""
+    """A V2 checkpoint of a run: its directory, its base name, and how it was found.
+
+    What is not as it should be about that is an `Oddity` among the notes.
+    """
 
     directory: str
     prefix: str
@@ -148,7 +152,7 @@ def _latest(directory: Directory, state_file: StateFile | None) -> Choice | str:
         raise v1_unsupported(found.path)
     notes = [f"{found.path} is the latest by the state file"]
     if note := found.note(stored):
-        notes.append(note)
+        notes.append(Oddity(note))
     return Choice(found.directory, found.prefix, "state", tuple(notes))
 
 
@@ -171,7 +175,7 @@ def _newest_by_name(directory: Directory, run: Run, trouble: str) -> Choice:
 
 def _scanned(directory: Directory, prefix: str, trouble: str, what: str) -> Choice:
     by = "by the number in its name" if split_number(prefix)[1] is not None else "by its time"
-    note = f"{trouble}; {join(directory.path, prefix)} is the {what}, {by}"
+    note = Oddity(f"{trouble}; {join(directory.path, prefix)} is the {what}, {by}")
     return Choice(directory.path, prefix, "scan", (note,))
 
 

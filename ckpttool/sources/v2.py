@@ -16,7 +16,7 @@ from ckpttool.errors import CkpttoolError, LimitError, NotFoundError
 from ckpttool.formats.bundle import OBJECT_GRAPH_KEY, BundleIndex, Entry, SliceSpec
 from ckpttool.formats.dtypes import BY_NUMBER, dtype_name
 from ckpttool.limits import Limits
-from ckpttool.model import Shard, Variable, VariableSlice
+from ckpttool.model import Oddity, Shard, Variable, VariableSlice
 from ckpttool.sources.filenames import index_name, split_number
 from ckpttool.sources.kinds import Label, label_of_name
 from ckpttool.sources.shard_files import ShardFiles
@@ -155,7 +155,7 @@ class BundleSource:
                 self._names = GraphNames(parse_object_graph(self.graph_bytes(), self._limits))
                 self._label = self._names.label
             except CkpttoolError as error:
-                self.notes.append(f"names and kinds are guessed from the keys: {error}")
+                self.notes.append(Oddity(f"names and kinds are guessed from the keys: {error}"))
         return self._names
 
     # Variables ------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import shutil
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -240,3 +241,51 @@ def test_an_index_that_chooses_nothing_is_said(run_cli: RunCli, fixtures_dir: Pa
     assert json.loads(run_cli([*load, "--json"]).stdout)["warnings"] == [warning]
     empty = run_cli(["load", str(fixtures_dir / "dtypes"), "empty/float32"])
     assert "no value" not in empty.stderr, "there is nothing that could be chosen"
+
+
+def test_usual_notes_can_be_left_out_and_odd_ones_are_warnings(
+    run_cli: RunCli, fixtures_dir: Path
+) -> None:
+    run, no_state_file = str(fixtures_dir / "mlp-v1"), str(fixtures_dir / "dtypes")
+    for command in (["inspect"], ["verify", "--quick"], ["load"]):
+        usual = [*command, run, *(["global_step"] if command == ["load"] else [])]
+        assert "is the latest by the state file" in run_cli(usual).stderr
+        assert run_cli([*usual, "-q"]).stderr == ""
+        odd = [*command, no_state_file, *(["scalar/float32"] if command == ["load"] else [])]
+        said = f"{no_state_file} has no state file; {no_state_file}/all is the newest, by its time"
+        assert run_cli([*odd, "-q"]).stderr == f"warning: {said}\n"
+        assert json.loads(run_cli([*odd, "--json"]).stdout)["warnings"] == [said]
+    assert run_cli(["latest", no_state_file]).stderr.startswith(
+        f"warning: {no_state_file} has no state file; "
+    )
+
+
+def test_what_is_guessed_is_a_warning(run_cli: RunCli, no_graph: str) -> None:
+    assert "\nwarning: names and kinds are guessed" in "\n" + run_cli(["list", no_graph]).stderr
+
+
+def test_ages_have_a_unit(run_cli: RunCli) -> None:
+    for command in ("prune", "rm", "state"):
+        assert "[default: 60s]" in run_cli([command, "--help"]).stdout
+
+
+def test_the_words_fit(run_cli: RunCli, fixtures_dir: Path, tmp_path: Path) -> None:
+    run = str(fixtures_dir / "mlp-v1")
+    none = run_cli(["list", run, "--include", "nothing"]).stderr
+    assert f"none of the 17 variables of {run}/model.ckpt-1000 matches" in none
+    planned = run_cli(["load", run, "global_step", "-n", "--color", "always"]).stdout
+    assert "global_step: 8 B in 1 read\n" in planned
+    (tmp_path / "a.txt").write_text("text")
+    assert "its only entry is not the .index file" in run_cli(["list", str(tmp_path)]).stderr
+    assert "error: no such run directory: nope" in run_cli(["state", "nope"]).stderr
+    problems = run_cli(["inspect", str(fixtures_dir / "dtypes"), "--json"])
+    assert json.loads(problems.stdout)["data"]["problems"][0]["message"].startswith(
+        "it has no state file: "
+    )
+    torch = tmp_path / "it's.pt"
+    with ZipFile(torch, "w") as archive:
+        for name in ("archive/data.pkl", "archive/data/0", "archive/version"):
+            archive.writestr(name, "3")
+    refused = run_cli(["inspect", str(torch)])
+    assert refused.returncode == 11
+    assert f"next: torch.load({str(torch)!r}, weights_only=True) reads it" in refused.stderr

@@ -29,7 +29,7 @@ __all__ = ["command"]
     help="Only so many levels of the tree; implies --tree.",
 )
 @options.progress
-@options.output()
+@options.output(notes=True)
 def command(out: Output, source: str, tree: bool, depth: int | None) -> int:
     """Say what a checkpoint or a run is, and what is in it.
 

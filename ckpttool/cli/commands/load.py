@@ -43,7 +43,7 @@ __all__ = ["command"]
 @options.overwrite
 @options.dry_run
 @options.progress
-@options.output()
+@options.output(notes=True)
 def command(
     out: Output,
     source: str,

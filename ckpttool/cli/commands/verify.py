@@ -22,7 +22,7 @@ __all__ = ["command"]
 @click.option("--quick", is_flag=True, help="Structure only: do not read the variables' bytes.")
 @options.jobs
 @options.progress
-@options.output(ndjson=True)
+@options.output(ndjson=True, notes=True)
 def command(out: Output, sources: tuple[str, ...], quick: bool, jobs: int | None) -> int:
     """Check structure and every checksum.
 

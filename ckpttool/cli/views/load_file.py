@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Column, Screen, bytes_text, tab_lines
 from ckpttool.cli.view import View
+from ckpttool.cli.words import count
 from ckpttool.model import shape_text
 from ckpttool.ops.load import RANGES_KEPT, Loaded, Picked, Plan
 from ckpttool.ops.save_values import Saved
@@ -109,7 +110,7 @@ class PlanView(View):
             ranges = len(plan.ranges)
             more = f", the first {ranges} shown" if ranges == RANGES_KEPT else ""
             size = bytes_text(plan.nbytes)
-            yield screen.text(f"{escape(plan.item.name)}: {size} in {plan.reads} reads{more}")
+            yield screen.text(f"{escape(plan.item.name)}: {size} in {count(plan.reads, 'read')}{more}")
 
     def _rows(self) -> Iterator[tuple[str, ...]]:
         for plan in self._plans:

@@ -147,7 +147,8 @@ def _out_of_range(number: int, count: int, extents: Extents, report: Report, pre
 
 def _is_readable(file: DataFile, directory: Directory, report: Report) -> bool:
     extents, stat = file.extents, file.stat
-    lost = f"{len(extents)} entries, {extents.nbytes} bytes"
+    entries = "1 entry" if len(extents) == 1 else f"{len(extents)} entries"
+    lost = f"{entries}, {extents.nbytes} bytes"
     why = ""
     if stat is None:
         why = "missing"
