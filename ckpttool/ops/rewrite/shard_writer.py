@@ -19,8 +19,8 @@ from ckpttool.storage.base import NewFile
 
 __all__ = ["Reporter", "ShardWriter"]
 
-#: Bytes read at once where they pass through this process: they stay in its cache.
-_WINDOW = 2**18
+#: Bytes read at once where they pass through this process, as in ``storage.copying``.
+_WINDOW = 2**20
 #: Bytes copied between two calls of ``progress``.
 _REPORT = 64 * 2**20
 #: A range up to this is small.
@@ -163,6 +163,7 @@ class ShardWriter:
             data = files.read(shard, offset + done, size, name)
             self._file.write(data)
             value = extend(value, data)
+            del data  # so that the next one takes its memory, which is in the cache
             done += size
             self._report.add(size)
         return value

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ckpttool.formats.bundle import BundleIndex, SliceSpec
-from ckpttool.formats.bundle_writer import encode_entry
+from ckpttool.formats.bundle_writer import encode_entry, patch_shard
 from ckpttool.sources.shard_files import ShardFiles
 from ckpttool.sources.v2 import BundleSource
 from ckpttool.storage.base import FileStat, ReadableFile
@@ -117,9 +117,15 @@ class Owner:
     slices: tuple[SliceSpec, ...]
     raw: bytes
 
-    def message(self) -> bytes:
-        """What stands in the index."""
-        return self.raw or encode_entry(self.dtype, self.shape, slices=self.slices)
+    def message(self, shard: int) -> bytes:
+        """What stands in the index; ``shard`` is the first one that has a part of it.
+
+        Nobody reads that number, but MergeV2Checkpoints writes it (tensor_bundle.cc:
+        MergeOneBundle).
+        """
+        if self.raw:
+            return patch_shard(self.raw, shard)
+        return encode_entry(self.dtype, self.shape, shard=shard, slices=self.slices)
 
 
 class Input(NamedTuple):
@@ -198,6 +204,7 @@ def bundle_of(index: BundleIndex, files: ShardFiles) -> Bundle:
             owner = part_of.get(tensor.key)
             if owner is not None:
                 tensors[at] = tensor._replace(variable=owner)
+    tensors.sort(key=_nbytes)  # what is empty was written before what starts at its place
     tensors.sort(key=_offset)
     tensors.sort(key=_shard)
     header = index.header
@@ -206,6 +213,10 @@ def bundle_of(index: BundleIndex, files: ShardFiles) -> Bundle:
 
 def _shard(tensor: Tensor) -> int:
     return tensor.shard
+
+
+def _nbytes(tensor: Tensor) -> int:
+    return tensor.content.nbytes
 
 
 def _offset(tensor: Tensor) -> int:

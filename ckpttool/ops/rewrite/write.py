@@ -8,7 +8,7 @@ with its stored checksum before anything appears under its name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -82,7 +82,7 @@ def write_bundle(
     spare = _SPARE_PER_TENSOR * len(bundle.tensors)
     _require_space(directory, prefix, spare if link else total + spare)
     entries: list[tuple[bytes, bytes]] = [(b"", patch_header(bundle.header, shards))]
-    entries += ((owner.key, owner.message()) for owner in bundle.owners.values())
+    entries += _owners(bundle)
     report = Reporter(progress, total)
     sums = PartSums()
     bundle.tensors.sort(key=attrgetter("shard"))
@@ -138,6 +138,18 @@ def planned_shards(bundle: Bundle, prefix: str) -> list[ShardWritten]:
         ShardWritten(shard_name(prefix, shard, bundle.shards), nbytes[shard], count[shard])
         for shard in range(bundle.shards)
     ]
+
+
+def _owners(bundle: Bundle) -> Iterator[tuple[bytes, bytes]]:
+    """The key and the message of every partitioned variable."""
+    first: dict[bytes, int] = {}
+    if bundle.owners:
+        for tensor in bundle.tensors:
+            if tensor.variable in bundle.owners:
+                shard = first.get(tensor.variable, tensor.shard)
+                first[tensor.variable] = min(shard, tensor.shard)
+    for owner in bundle.owners.values():
+        yield owner.key, owner.message(first.get(owner.key, 0))
 
 
 def _write_index(files: FileSet, name: str, entries: list[tuple[bytes, bytes]]) -> None:
