@@ -87,8 +87,8 @@ def test_keras_2_to_keras_3(tf, keras, keras_2, which, tmp_path, request):
     left = changes_of(result)
     assert left["save_counter"] == "kept from the layout"
     if which == "compiled_layout":
-        assert left["adam/first_kernel_momentum"] == "not in the result"
-        assert left["adam/iteration"] == "not in the result"
+        out = {name.partition("/")[2] for name, what in left.items() if what == "not in the result"}
+        assert out >= {"first_kernel_momentum", "head_bias_velocity", "iteration"}
     assert left["Adam/m/first/kernel"] == "left out"
 
 
