@@ -34,6 +34,9 @@ class Limits:
     entries: int = 50_000_000
     #: Slices of one partitioned variable.
     slices: int = 100_000
+    #: Slices of all variables of one index. One takes ten bytes to claim, and some hundred
+    #: in memory while the index is checked.
+    index_slices: int = 500_000
     #: Dimensions of one variable (TensorFlow aborts past 254).
     rank: int = 254
     #: Shards that a header may claim.

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ckpttool.errors import CkpttoolError, CorruptError, UnsupportedError
-from ckpttool.formats.entry import Entry, EntryParser, SliceSpec
+from ckpttool.formats.entry import Entry, EntryParser, SliceBudget, SliceSpec
 from ckpttool.formats.sstable import Damaged, Item, Table
 from ckpttool.formats.wire import fields, read_varint, signed32
 from ckpttool.limits import Limits
@@ -54,12 +54,14 @@ class BundleIndex:
     Raises:
         CorruptError: what ``Table`` raises; ids ``header-missing``, ``header-malformed``,
             ``entry-malformed``, ``negative-dimension``, ``shape-overflow``.
-        LimitError: what ``Table`` raises; ids ``limit-rank``, ``limit-slices``.
+        LimitError: what ``Table`` raises; ids ``limit-rank``, ``limit-slices``,
+            ``limit-index-slices``.
         UnsupportedError: ids ``bundle-version``, ``block-compression``.
     """
 
     def __init__(self, file: ReadableFile, limits: Limits, damaged: Damaged | None = None) -> None:
         self._path = file.path
+        self._limits = limits
         self._damaged = damaged
         self.parser = EntryParser(file.path, limits)
         self.table = Table(file, limits)
@@ -83,26 +85,33 @@ class BundleIndex:
 
         What is given before an error is intact.
         """
+        budget = self.budget()
         for items in self.table.blocks(self._damaged):
+            left = budget.left
             try:
-                entries = self.parse(items)
+                entries = self.parse(items, budget)
             except CkpttoolError:
                 if self._damaged is None:
                     raise
-                entries = self._intact(items, self._damaged)
+                budget.left = left
+                entries = self._intact(items, self._damaged, budget)
             yield entries
 
-    def parse(self, items: list[Item]) -> list[Entry]:
-        """The entries of what the table gave in one list, without the header."""
-        return self.parser.many(items if items[0][0] else items[1:])
+    def budget(self) -> SliceBudget:
+        """What a walk through the index may spend on slices."""
+        return SliceBudget(self._limits)
 
-    def _intact(self, items: list[Item], damaged: Damaged) -> list[Entry]:
+    def parse(self, items: list[Item], budget: SliceBudget) -> list[Entry]:
+        """The entries of what the table gave in one list, without the header."""
+        return self.parser.many(items if items[0][0] else items[1:], budget)
+
+    def _intact(self, items: list[Item], damaged: Damaged, budget: SliceBudget) -> list[Entry]:
         entries = []
         for key, value in items:
             if not key:
                 continue
             try:
-                entries.append(self.parser.one(key, value))
+                entries.append(self.parser.one(key, value, budget))
             except CkpttoolError as error:
                 damaged(error)
         return entries

@@ -80,6 +80,7 @@ def scan(index: BundleIndex, texts: Texts) -> Iterator[Lines | list[Entry]]:
     """
     table = index.table
     scanner = _Scanner(index, texts)
+    budget = index.budget()
     last: bytes | None = None
     count = 0
     for number in range(table.block_count):
@@ -91,7 +92,7 @@ def scan(index: BundleIndex, texts: Texts) -> Iterator[Lines | list[Entry]]:
                 count += len(items)
                 table.check_count(count)
                 last = items[-1][0]
-                yield index.parse(items)
+                yield index.parse(items, budget)
         else:
             count += found
             table.check_count(count)

@@ -21,13 +21,15 @@ from ckpttool.formats.wire import FIXED32, LENGTH, VARINT, fields, signed32, sig
 from ckpttool.limits import Limits
 from ckpttool.model import shape_text
 
-__all__ = ["Entry", "EntryParser", "SliceSpec"]
+__all__ = ["Entry", "EntryParser", "SliceBudget", "SliceSpec"]
 
 _INT64 = 2**63
 #: Pairs of dtype and shape that are remembered: a model has some dozens.
 _HEADS = 4096
 #: Tags of the fields behind the shape: shard, offset, size, checksum.
 _SHARD, _OFFSET, _SIZE, _CRC = 0x18, 0x20, 0x28, 0x35
+#: Of a slice: a dimension, and in it where it starts and how long it is.
+_DIMENSION, _START, _LENGTH = 0x0A, 0x08, 0x10
 #: Of the second to the eighth byte of a varint; longer ones are left to the general reader.
 _SHIFTS = range(7, 56, 7)
 _WORD = Struct("<I")
@@ -102,6 +104,15 @@ _Fields = tuple[
 _entry: Callable[[_Fields], Entry] = partial(tuple.__new__, Entry)
 
 
+class SliceBudget:
+    """How many more slices a walk through an index may meet, in all entries together."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, limits: Limits) -> None:
+        self.left = limits.index_slices
+
+
 class EntryParser:
     """Reads the entries of one index.
 
@@ -112,7 +123,7 @@ class EntryParser:
     Raises:
         CorruptError: ids ``entry-malformed``, ``negative-dimension``, ``shape-overflow``;
             the error names the key.
-        LimitError: ids ``limit-rank``, ``limit-slices``.
+        LimitError: ids ``limit-rank``, ``limit-slices``, ``limit-index-slices``.
     """
 
     def __init__(self, path: str, limits: Limits) -> None:
@@ -120,8 +131,8 @@ class EntryParser:
         self._limits = limits
         self._heads: dict[bytes, tuple[int, tuple[int, ...] | None]] = {}
 
-    def many(self, items: Iterable[Item]) -> list[Entry]:
-        """The entries of these items."""
+    def many(self, items: Iterable[Item], budget: SliceBudget) -> list[Entry]:
+        """The entries of these items; their slices are taken off the budget."""
         heads = self._heads
         entry, word = _entry, _WORD.unpack_from
         entries: list[Entry] = []
@@ -172,11 +183,11 @@ class EntryParser:
                 (crc,) = word(raw, pos + 1)
                 append(entry((key, dtype, shape, shard, offset, size, crc, (), raw)))
             except (IndexError, KeyError, ValueError):
-                append(self.one(key, raw))
+                append(self.one(key, raw, budget))
                 self._remember(key, raw)
         return entries
 
-    def one(self, key: bytes, raw: bytes) -> Entry:
+    def one(self, key: bytes, raw: bytes, budget: SliceBudget | None = None) -> Entry:
         """The entry whose message is ``raw``, in any spelling."""
         dtype = shard = offset = size = 0
         shape = _Shape()
@@ -200,6 +211,8 @@ class EntryParser:
                 elif number == 7:
                     if len(slices) == self._limits.slices:
                         raise self._over(key, "slices", "limit-slices", "parts")
+                    if budget is not None:
+                        self._spend(budget)
                     slices.append(_parse_slice(raw, *value))
         except CkpttoolError as error:
             if isinstance(error, LimitError):
@@ -208,6 +221,17 @@ class EntryParser:
         dims = None if shape.unknown_rank else tuple(shape.dims)
         self._check(key, dtype, dims, shard, offset + size)
         return Entry(key, dtype, dims, shard, offset, size, crc, tuple(slices), raw)
+
+    def _spend(self, budget: SliceBudget) -> None:
+        if not budget.left:
+            raise LimitError(
+                f"{self._path} is over a limit",
+                why=f"its partitioned variables have more than {self._limits.index_slices} "
+                "parts together",
+                hint="if the file is trusted, raise index_slices in CKPTTOOL_LIMITS",
+                id="limit-index-slices",
+            )
+        budget.left -= 1
 
     def _remember(self, key: bytes, raw: bytes) -> None:
         """Keep what the bytes up to the shape say, where they are spelled as usual.
@@ -288,7 +312,49 @@ class _Shape:
 
 
 def _parse_slice(data: bytes, start: int, end: int) -> SliceSpec:
-    """TensorSliceProto."""
+    """TensorSliceProto; in place where it is spelled as usual and its numbers are short."""
+    starts: list[int] = []
+    lengths: list[int] = []
+    pos = start
+    try:
+        while pos < end:
+            stop = pos + 2 + data[pos + 1]
+            if data[pos] != _DIMENSION or stop > end or data[pos + 1] > 0x7F:
+                break
+            first, length = 0, FULL
+            pos += 2
+            if pos < stop and data[pos] == _START:
+                first, pos = _short(data, pos + 1)
+            if pos < stop and data[pos] == _LENGTH:
+                length, pos = _short(data, pos + 1)
+            if pos != stop:
+                break
+            starts.append(first)
+            lengths.append(length)
+        else:
+            return SliceSpec(tuple(starts), tuple(lengths))
+    except (IndexError, ValueError):
+        pass
+    return _parse_any_slice(data, start, end)
+
+
+def _short(data: bytes, pos: int) -> tuple[int, int]:
+    """A varint of at most three bytes, and the position after it; else a ValueError."""
+    value = data[pos]
+    if value < 0x80:
+        return value, pos + 1
+    second = data[pos + 1]
+    value = value & 0x7F | (second & 0x7F) << 7
+    if second < 0x80:
+        return value, pos + 2
+    third = data[pos + 2]
+    if third < 0x80:
+        return value | third << 14, pos + 3
+    raise ValueError
+
+
+def _parse_any_slice(data: bytes, start: int, end: int) -> SliceSpec:
+    """TensorSliceProto in any spelling."""
     starts = []
     lengths = []
     for number, wire_type, value in fields(data, start, end):

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from ckpttool.errors import CorruptError
 
@@ -36,11 +37,18 @@ def encode_slice_key(name: bytes, slices: Iterable[tuple[int, int]]) -> bytes:
     A length is ``FULL`` exactly where the index leaves it out.
     """
     parts = list(slices)
-    escaped = b"\xff\x00".join(piece.replace(b"\x00", b"\x00\xff") for piece in name.split(b"\xff"))
-    coded = [_unsigned(0), escaped, _END, _unsigned(len(parts))]
+    coded = [_opening(name, len(parts))]
     for start, length in parts:
-        coded += (_signed(start), _signed(length))
+        coded.append(_signed(start))
+        coded.append(_signed(length))
     return b"".join(coded)
+
+
+@lru_cache(maxsize=1)
+def _opening(name: bytes, rank: int) -> bytes:
+    """What all parts of a variable begin with; they are asked for one after the other."""
+    escaped = b"\xff\x00".join(piece.replace(b"\x00", b"\x00\xff") for piece in name.split(b"\xff"))
+    return b"".join((_unsigned(0), escaped, _END, _unsigned(rank)))
 
 
 def decode_slice_key(key: bytes) -> tuple[bytes, list[tuple[int, int]]]:
@@ -72,6 +80,10 @@ def _unsigned(value: int) -> bytes:
 
 
 def _signed(value: int) -> bytes:
+    if 0 <= value < 0x40:
+        return bytes((0x80 | value,))
+    if 0x40 <= value < 0x2000:
+        return (0xC000 | value).to_bytes(2, "big")
     magnitude = value if value >= 0 else ~value
     size = magnitude.bit_length() // 7 + 1
     code = ((1 << size) - 1) << (7 * size) | magnitude

@@ -227,9 +227,15 @@ class BundleSource:
     def _walk(self) -> tuple[dict[int, int], int]:
         """The bytes that each shard needs, and the number of variables."""
         if self._walked is None:
-            for _ in self.variables(named=False):
-                pass
-        assert self._walked is not None, "a whole walk sets it"
+            parts = self._slice_entries()
+            expected: dict[int, int] = {}
+            count = 0
+            for entry in self.index.entries():
+                count += entry.key not in parts
+                end = entry.offset + entry.size
+                if not entry.slices and end > expected.get(entry.shard, -1):
+                    expected[entry.shard] = end
+            self._walked = expected, count
         return self._walked
 
     def _whole(self, entry: Entry, label: Labeller) -> Variable:
@@ -334,13 +340,24 @@ class BundleSource:
         key = (known.key_of(name) if known else None) or key_of_path(name)
         return self.index.get(key.encode("utf-8", "surrogateescape"))
 
+    def _known_names(self) -> set[str]:
+        """Every name and key; no slice is looked up for that."""
+        label = self.labeller()
+        known = set()
+        for entry in self.index.entries():
+            if entry.key[:1] == b"\0" and entry.key in self._slice_entries():
+                continue
+            key = entry.key.decode("utf-8", "surrogateescape")
+            known.add(key)
+            known.add(label(key)[0])
+        return known
+
     def _not_found(self, name: str) -> NoReturn:
         from shlex import quote
 
         from ckpttool.sources.nearest import nearest
 
-        known = {word for found in self.variables() for word in (found.name, found.key)}
-        near = nearest(name, known)
+        near = nearest(name, self._known_names())
         raise NotFoundError(
             f"there is no variable {name} in {self.location}",
             why=f"none of its {self._walk()[1]} variables has this name, key or path",

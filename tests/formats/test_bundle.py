@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,14 @@ from hypothesis import strategies as st
 
 from ckpttool.errors import CkpttoolError, CorruptError, LimitError, UnsupportedError
 from ckpttool.formats.bundle import BundleIndex
-from ckpttool.formats.entry import Entry, EntryParser, SliceSpec
+from ckpttool.formats.entry import (
+    Entry,
+    EntryParser,
+    SliceBudget,
+    SliceSpec,
+    _parse_any_slice,
+    _parse_slice,
+)
 from ckpttool.formats.ordered_code import FULL
 from ckpttool.limits import Limits
 from ckpttool.storage import open_directory
@@ -285,10 +293,63 @@ def test_many_reads_as_one(messages: list[bytes]) -> None:
         except CkpttoolError as error:
             one = error.id
         try:
-            many = parser.many([(b"k", raw), (b"k", raw)])
+            many = parser.many([(b"k", raw), (b"k", raw)], SliceBudget(Limits()))
         except CkpttoolError as error:
             many = error.id
         assert many == one
+
+
+NUMBERS = st.sampled_from([0, 1, 127, 128, 2**14 - 1, 2**14, 2**21 - 1, 2**21, 2**62, -1, -(2**63)])
+DIMENSION = st.one_of(
+    st.tuples(NUMBERS, NUMBERS).map(lambda n: b"\x08" + varint(n[0]) + b"\x10" + varint(n[1])),
+    NUMBERS.map(lambda n: b"\x08" + varint(n)),
+    NUMBERS.map(lambda n: b"\x10" + varint(n)),
+    st.tuples(NUMBERS, NUMBERS).map(lambda n: b"\x10" + varint(n[0]) + b"\x08" + varint(n[1])),
+    st.sampled_from([b"", b"\x08\x81\x00", b"\x08", b"\x10\x80\x80", b"\x18\x01", b"\xff"]),
+)
+SLICE = st.lists(
+    st.one_of(
+        DIMENSION.map(lambda dims: b"\x0a" + varint(len(dims)) + dims),
+        st.sampled_from([b"\x0a", b"\x0a\x05\x08\x01", b"\x0a\x80\x01", b"\x12\x00", b"\x08\x01"]),
+    ),
+    max_size=4,
+).map(b"".join)
+
+
+@given(SLICE, st.binary(max_size=4))
+def test_a_slice_read_in_place_is_read_as_in_any_spelling(raw: bytes, after: bytes) -> None:
+    """Whatever bytes follow it: a message must not be read past its end."""
+
+    def read(parse: Callable[[bytes, int, int], SliceSpec]) -> object:
+        try:
+            return parse(b"?" + raw + after, 1, 1 + len(raw))
+        except CkpttoolError as error:
+            return str(error)
+
+    assert read(_parse_slice) == read(_parse_any_slice)
+
+
+# Slices of all entries together -------------------------------------------------------
+
+
+def test_the_slices_of_one_index_are_bounded_in_every_walk() -> None:
+    halves = entry(shape=(4,), slices=[[(0, 2)], [(2, 2)]])
+    items = [(f"v{number}".encode(), halves) for number in range(3)]
+    found = index(*items, index_slices=6)
+    for _ in range(2):
+        assert len(list(found.entries())) == 3
+        assert found.get(b"v1") is not None
+    with pytest.raises(LimitError) as caught:
+        list(index(*items, index_slices=5).entries())
+    assert caught.value.id == "limit-index-slices"
+    assert "more than 5 parts" in caught.value.why
+    # An entry that is read a second time, for another is damaged, is not counted twice.
+    items.append((b"w", b"\xff"))
+    table = handmade.build_table([(b"", header()), *items])
+    errors: list[CkpttoolError] = []
+    limits = dataclasses.replace(Limits(), index_slices=6)
+    assert len(list(BundleIndex(MemoryFile(table), limits, errors.append).entries())) == 3
+    assert [error.id for error in errors] == ["entry-malformed"]
 
 
 # Crafted files ------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from ckpttool.errors import (
     NotFoundError,
     UnsupportedError,
 )
+from ckpttool.formats.entry import SliceSpec
 from ckpttool.limits import Limits
 from ckpttool.model import Variable
 from ckpttool.sources import v2
@@ -120,6 +121,29 @@ def test_a_key_that_begins_like_a_slice_is_a_variable_unless_it_is_one(tmp_path:
         assert read(source, "\0mine").tolist() == [1.0]
         hidden = slice_key(b"emb", [(0, 2)]).decode("utf-8", "surrogateescape")
         assert source.lookup(hidden) is None
+
+
+def test_a_name_that_is_none_is_said_without_looking_up_a_slice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner: EntryFields = {"shape": (4,), "slices": [[(0, 2)], [(2, 2)]]}
+    entries: dict[bytes, EntryFields | bytes] = {
+        b"emb": owner,
+        b"other": owner,
+        b"w": {"shape": (2,), "size": 8},
+    }
+    write_bundle(tmp_path, "m", entries, [floats(1, 2)])
+
+    def key(spec: SliceSpec, name: bytes) -> bytes:
+        raise AssertionError(spec, name)
+
+    monkeypatch.setattr(SliceSpec, "key", key)
+    with opened(tmp_path / "m") as source:
+        with pytest.raises(NotFoundError) as caught:
+            source.find("emc")
+        assert caught.value.why == "none of its 3 variables has this name, key or path"
+        assert caught.value.hint == "did you mean: emb"
+        assert [(shard.nbytes, shard.expected) for shard in source.shards()] == [(8, 8)]
 
 
 def test_a_listing_goes_on_past_slices_that_make_no_sense(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ def _check_owner(owner: Entry, contents: Contents, report: Report) -> bool:
         return False
     complete = True
     boxes = []
+    missing: list[Box] = []
     for spec in owner.slices:
         extent = spec.extent(shape)
         if extent is None:
@@ -59,14 +60,16 @@ def _check_owner(owner: Entry, contents: Contents, report: Report) -> bool:
             report.add("slice-whole", "error", name, _whole(box))
         part = contents.parts.get(spec.key(owner.key))
         if part is None:
-            complete = False
-            if contents.whole:  # else the entry is in the block that is lost
-                report.add(
-                    "slice-missing", "error", name, f"the index has no entry for its part {box}"
-                )
+            missing.append(box)
             continue
         part.owner = owner.key
         _compare(name, owner, box, part, report)
+    if missing:
+        complete = False
+        if contents.whole:  # else the entries are in the block that is lost
+            more = f" and {len(missing) - 1} more of its parts" if len(missing) > 1 else ""
+            message = f"the index has no entry for its part {missing[0]}{more}"
+            report.add("slice-missing", "error", name, message)
     try:
         check_boxes(name, shape, boxes)
     except CkpttoolError as error:
