@@ -6,6 +6,7 @@ the operating system's, memory's, or a bug.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from ckpttool.errors import (
     CkpttoolError,
     InternalError,
     LimitError,
+    NotFoundError,
     UsageError,
     missing_package,
 )
@@ -64,11 +66,32 @@ def _of_system(exception: OSError) -> CkpttoolError:
     from ckpttool.storage.system import raise_os_error
 
     name = exception.filename
+    if isinstance(exception, FileNotFoundError) and name is None and _is_nowhere():
+        return _no_working_directory()
     what = f"the system refused {name!s}" if name is not None else "the system refused"
     try:
         raise_os_error(exception, what)
     except CkpttoolError as error:
         return error
+
+
+def _is_nowhere() -> bool:
+    """Whether the working directory was removed."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
+def _no_working_directory() -> NotFoundError:
+    return NotFoundError(
+        "the working directory is no longer there",
+        why="it was removed, so a relative path leads nowhere",
+        hint="cd to a directory that is there (cd . where it was made anew), or give absolute "
+        "paths",
+        id="working-directory",
+    )
 
 
 def _out_of_memory() -> LimitError:

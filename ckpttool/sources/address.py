@@ -182,9 +182,8 @@ def _directory(address: str, limits: Limits) -> Resolved:
     with open_directory(_without_slash(address)) as directory:
         if _is_saved_model(directory):
             return _saved_model(directory, address, limits)
-        parent, base = os.path.split(os.path.abspath(address))
         if (
-            base == _VARIABLES
+            (parent := _saved_model_above(address)) is not None
             and directory.stat(index_name(_VARIABLES)) is not None
             and any(stat_path(join(parent, name)) for name in _SAVED_MODEL_FILES)
         ):
@@ -200,6 +199,15 @@ def _directory(address: str, limits: Limits) -> Resolved:
     folder, base = os.path.split(address)
     with open_directory(folder or ".") as directory:
         return _checkpoint(directory, base, address, "checkpoint", "prefix")
+
+
+def _saved_model_above(address: str) -> str | None:
+    """The directory above, of one that has the name of a SavedModel's variables; else None."""
+    try:
+        parent, base = os.path.split(os.path.abspath(address))
+    except FileNotFoundError:
+        return None  # relative to a working directory that was removed
+    return parent if base == _VARIABLES else None
 
 
 def _is_saved_model(directory: Directory) -> bool:

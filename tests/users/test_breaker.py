@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 import ckpttool
+from ckpttool.cli.failure import as_error
+from ckpttool.cli.main import main
 from ckpttool.errors import ChangedError, CkpttoolError, NotFoundError, UsageError
 from tests.support.handmade import EntryFields, masked_crc, write_bundle
 
@@ -197,3 +200,44 @@ def test_what_is_no_index_is_said_to_be_none(fixtures_dir: Path, index: Any) -> 
             with pytest.raises(UsageError) as caught:
                 checkpoint.read("embedding/table", chosen)
             assert caught.value.id == "bad-index"
+
+
+# A working directory that was removed ---------------------------------------------------
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize("command", ["list", "inspect", "verify", "load", "latest", "state"])
+def test_an_address_in_a_directory_that_was_removed(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for address in (".", "x", "x/y"):
+        assert main([command, address, *(["v"] if command == "load" else [])]) == 10
+        out, err = capsys.readouterr()
+        assert out == ""
+        first, why, *_ = err.splitlines()
+        assert address in first
+        assert "refused" not in first
+        assert why.startswith("  why: ")
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_what_needs_the_name_of_a_directory_that_was_removed() -> None:
+    try:
+        os.getcwd()
+    except OSError as caught:
+        error = as_error(caught)
+    assert (error.exit_code, error.id) == (10, "working-directory")
+    assert "working directory" in error.what
+
+
+def test_another_file_that_is_not_there_is_no_matter_of_the_working_directory() -> None:
+    error = as_error(FileNotFoundError(2, "No such file or directory"))
+    assert error.id == "not-found"
