@@ -32,8 +32,11 @@ __all__ = ["SORTS", "Listing", "Look", "SortKey", "list_variables"]
 SortKey = Literal["name", "bytes", "params", "shape", "dtype", "kind", "shard"]
 SORTS: tuple[SortKey, ...] = ("name", "bytes", "params", "shape", "dtype", "kind", "shard")
 
-#: Missing data files that a warning names.
+#: Data files that a warning names.
 _NAMED = 3
+#: Up to so many variables, listed at speed, a second walk of the index tells for certain
+#: how long its data files have to be; it takes some milliseconds.
+_WALKED = 2000
 
 
 class Look(NamedTuple):
@@ -70,7 +73,8 @@ class Listing:
         self._sort = sort
         self._names = names
         self._seen = self._matched = 0
-        self._shards: set[int] = set()
+        #: Shard → bytes that it needs to have, as far as that is known.
+        self._needed: dict[int, int] = {}
         self.source = source.address
         self.location = source.location
         self.count = self.parameters = self.nbytes = 0
@@ -109,7 +113,7 @@ class Listing:
         from ckpttool.sources.kinds import SCOPE_OPENINGS, kind_of_ending
 
         def of_entry(entry: Entry) -> str:
-            self._shards.add(entry.shard)
+            self._needed.setdefault(entry.shard, 0)
             dtype = dtype_name(entry.dtype)
             return look.middle(
                 Variable("", "", dtype, entry.shape, entry.size, entry.shard, None, "other")
@@ -121,12 +125,20 @@ class Listing:
             texts = Texts(of_entry, lambda ending: look.end(kind_of_ending(ending)), openings)
         else:
             texts = Texts(of_entry, lambda _: "")
+        last = b""
         for piece in scan(source.index, texts):
             if isinstance(piece, list):
                 yield map(self._renamed, self._noted(source.of_entries(piece)))
                 continue
             self._seen += len(piece.keys)
+            last = piece.keys[-1] if piece.keys else last
             yield piece.joined() if label is None else _labelled(piece, label, look)
+        if self._seen <= _WALKED:
+            for shard, nbytes in source.bytes_needed().items():
+                self._need(shard, nbytes)
+        elif last and (entry := source.index.get(last)) is not None:
+            # TensorFlow writes in the order of the keys, so the last one lies at an end.
+            self._need(entry.shard, entry.offset + entry.size)
 
     def _label(self, source: BundleSource) -> Callable[[str], Label] | None:
         """What gives a key of an object-based checkpoint its name and kind."""
@@ -161,33 +173,52 @@ class Listing:
                 if self._seen > 1
                 else f"the only variable of {self.location} does not match"
             )
-        return found + self._missing()
+        return found + self._of_files()
 
-    def _missing(self) -> list[str]:
-        """The data files that are needed and not there."""
+    def _of_files(self) -> list[str]:
+        """The data files that are needed and not there, or are too short."""
         if not isinstance(self._source, BundleSource):
             return []
         files = self._source.files
         try:
-            absent = sorted(self._shards - files.on_disk().keys())
+            on_disk = files.on_disk()
         except CkpttoolError as error:
             return [f"whether the data files are there cannot be told: {error}"]
-        if not absent:
-            return []
-        named = ", ".join(map(files.path, absent[:_NAMED]))
-        more = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
-        verb, whose = ("is", "its") if len(absent) == 1 else ("are", "their")
-        return [f"{named}{more} {verb} missing: {whose} variables are listed, but cannot be read"]
+        found = []
+        absent = [files.path(shard) for shard in sorted(self._needed.keys() - on_disk.keys())]
+        if absent:
+            verb, whose = ("is", "its") if len(absent) == 1 else ("are", "their")
+            found.append(
+                f"{_some(absent)} {verb} missing: {whose} variables are listed, but cannot be read"
+            )
+        cut = [
+            f"{files.path(shard)} ({stat.size} bytes of at least {self._needed[shard]})"
+            for shard, stat in sorted(on_disk.items())
+            if stat.kind == "file" and stat.size < self._needed.get(shard, 0)
+        ]
+        if cut:
+            verb, whose = ("is", "its") if len(cut) == 1 else ("are", "their")
+            found.append(
+                f"{_some(cut)} {verb} cut off: {whose} variables are listed, "
+                "but not all can be read"
+            )
+        return found
+
+    def _need(self, shard: int, nbytes: int) -> None:
+        if nbytes > self._needed.get(shard, -1):
+            self._needed[shard] = nbytes
 
     def _noted(self, found: Iterable[Variable]) -> Iterator[Variable]:
         """Keep in mind how many there are, and the shards that hold them."""
-        shards = self._shards
+        need = self._need
         for variable in found:
             self._seen += 1
-            if variable.shard is not None:
-                shards.add(variable.shard)
-            elif variable.slices:
-                shards.update(part.shard for part in variable.slices if part.shard is not None)
+            if variable.slices:
+                for part in variable.slices:
+                    if part.shard is not None and part.offset is not None:
+                        need(part.shard, part.offset + (part.nbytes or 0))
+            elif variable.shard is not None:
+                need(variable.shard, (variable.offset or 0) + variable.nbytes)
             yield variable
 
     def _matching(self, found: Iterable[Variable]) -> Iterator[Variable]:
@@ -216,6 +247,11 @@ class Listing:
         traceback: TracebackType | None,
     ) -> None:
         self._source.close()
+
+
+def _some(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    return ", ".join(paths[:_NAMED]) + more
 
 
 def _labelled(found: Lines, label: Callable[[str], Label], look: Look) -> str:

@@ -211,6 +211,14 @@ class BundleSource:
     def find(self, name: str) -> Variable:
         return self.lookup(name) or self._not_found(name)
 
+    def bytes_needed(self) -> dict[int, int]:
+        """Shard → bytes that it needs to have, of those that hold something; a whole walk.
+
+        Raises:
+            CorruptError, LimitError: as ``variables``.
+        """
+        return self._walk()[0]
+
     def shards(self) -> list[Shard]:
         expected, _ = self._walk()
         on_disk = self._files.on_disk()

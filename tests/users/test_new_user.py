@@ -15,6 +15,7 @@ import pytest
 
 import ckpttool
 from tests.support.command import RunCli
+from tests.support.handmade import EntryFields, write_bundle
 
 
 @pytest.fixture
@@ -289,3 +290,32 @@ def test_the_words_fit(run_cli: RunCli, fixtures_dir: Path, tmp_path: Path) -> N
     refused = run_cli(["inspect", str(torch)])
     assert refused.returncode == 11
     assert f"next: torch.load({str(torch)!r}, weights_only=True) reads it" in refused.stderr
+
+
+@pytest.mark.parametrize("length", [0, 400, 6736])
+@pytest.mark.parametrize("option", [[], ["--sort", "name"], ["--json"]])
+def test_list_warns_of_a_data_file_that_is_cut_off(
+    run_cli: RunCli, fixtures_dir: Path, tmp_path: Path, length: int, option: list[str]
+) -> None:
+    shutil.copytree(fixtures_dir / "keras3", tmp_path / "run")
+    data = tmp_path / "run" / "ckpt-4.data-00000-of-00001"
+    os.truncate(data, length)
+    listed = run_cli(["list", str(tmp_path / "run"), *option])
+    assert listed.returncode == 0
+    said = f"{data} ({length} bytes of at least 6737) is cut off: "
+    if option == ["--json"]:
+        assert json.loads(listed.stdout)["warnings"][-1].startswith(said)
+    else:
+        assert f"\nwarning: {said}" in listed.stderr
+
+
+def test_list_warns_of_a_cut_in_a_long_listing(run_cli: RunCli, tmp_path: Path) -> None:
+    count = 3000
+    entries: dict[bytes, EntryFields] = {
+        b"v%05d" % number: {"shape": (1,), "size": 4, "offset": 4 * number}
+        for number in range(count)
+    }
+    prefix = str(write_bundle(tmp_path, "m", entries, [bytes(4 * count - 1)]))
+    listed = run_cli(["list", prefix])
+    assert len(listed.stdout.splitlines()) == count
+    assert f"({4 * count - 1} bytes of at least {4 * count}) is cut off" in listed.stderr
