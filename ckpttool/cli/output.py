@@ -196,10 +196,13 @@ class Output:
 
         Raises:
             OutputClosed: nobody reads any more.
-            NoSpaceError, StorageError: the device of stdout is full, or failed.
+            NoSpaceError, StorageError: the device of stdout is full, or failed, or stdout
+                is closed.
         """
         if self._stdout is None:
-            return  # closed by whoever started us: only the exit code is wanted
+            if text:
+                _stdout_closed()
+            return
         try:
             self._stdout.write(text)
         except OSError as error:
@@ -208,6 +211,8 @@ class Output:
     def write_bytes(self, data: bytes | memoryview) -> None:
         """Print bytes as they are (``load -o -``, a path for a script); raises as ``write``."""
         if self._stdout is None:
+            if data:
+                _stdout_closed()
             return
         try:
             self._stdout.flush()
@@ -354,6 +359,15 @@ def _width(terminal: TextIO | None) -> int:
     except (OSError, ValueError):
         width = 0
     return max(width, _NARROWEST) if width else 80
+
+
+def _stdout_closed() -> NoReturn:
+    raise StorageError(
+        "cannot write to standard output",
+        why="it is closed",
+        hint="send it to a file, or to /dev/null where only the exit code is wanted",
+        id="stdout",
+    )
 
 
 def _stdout_failed(error: OSError) -> NoReturn:

@@ -8,10 +8,17 @@ exactly is refused before anything is read.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from ckpttool.errors import ChangedError, UnsafeError, UnsupportedError, UsageError
+from ckpttool.errors import (
+    ChangedError,
+    NotFoundError,
+    UnsafeError,
+    UnsupportedError,
+    UsageError,
+)
 from ckpttool.formats import npy
 from ckpttool.formats.elements import cast_target, npy_descr
 
@@ -22,6 +29,9 @@ __all__ = ["FORMATS", "SaveFormat", "Saved", "file_format", "save", "save_to"]
 
 SaveFormat = Literal["npy", "npz", "csv", "json", "raw"]
 FORMATS: tuple[SaveFormat, ...] = get_args(SaveFormat)
+
+#: Formats that are not text.
+_BINARY = {"npy", "npz", "raw"}
 
 Write = Callable[[bytes], object]
 
@@ -38,12 +48,26 @@ class Saved(NamedTuple):
     nbytes: int
 
 
-def file_format(path: str, given: SaveFormat | None) -> SaveFormat:
+def file_format(path: str, given: SaveFormat | None, *, terminal: bool = False) -> SaveFormat:
     """The format of an output: the one given, else what its name ends with.
 
+    Args:
+        path: the file; ``-`` is standard output.
+        given: a format that was asked for, whatever the name.
+        terminal: whether standard output is a terminal.
+
     Raises:
-        UsageError: id ``output-format``: neither says it.
+        UsageError: id ``output-format``: neither says it; id ``output-terminal``: it is of
+            bytes, and for a terminal.
     """
+    if path == "-" and terminal and given in _BINARY:
+        raise UsageError(
+            f"{given} is not for a terminal",
+            why="it is of bytes, which a terminal takes for commands",
+            hint="send it to a file or a program: > FILE, | PROGRAM; or leave -o out to see the "
+            "values",
+            id="output-terminal",
+        )
     if given is not None:
         return given
     suffix = os.path.splitext(path)[1].lower().removeprefix(".")
@@ -75,14 +99,23 @@ def save(
         UsageError: id ``output-single``: the format holds one variable only; id
             ``output-not-a-file``; id ``output-twice``.
         UnsupportedError: id ``dtype-not-representable``: the format has no such type.
+        NotFoundError: id ``destination-directory``: there is no such directory.
         RefusedError: id ``exists``.
         UnsafeError: id ``unsafe-member``.
         CkpttoolError: from reading or writing.
     """
-    from ckpttool.storage import open_directory
+    from ckpttool.storage import open_directory, stat_path
 
     _check(loaded, format)
     folder, name = os.path.split(path)
+    above = stat_path(folder or ".")
+    if above is None or above.kind != "directory":
+        raise NotFoundError(
+            f"cannot write {path}",
+            why=f"there is no directory {folder}",
+            hint=f"mkdir -p {shlex.quote(folder)}",
+            id="destination-directory",
+        )
     with open_directory(folder) as directory:
         there = directory.stat(name) if name else None
         if not name or (there and there.kind in {"directory", "other"}):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,9 @@ import numpy as np
 import pytest
 
 import ckpttool
-from tests.support.command import RunCli
+from tests.support.command import RunCli, clean_environment
 from tests.support.handmade import EntryFields, write_bundle
+from tests.support.terminal import run_in_terminal
 
 
 @pytest.fixture
@@ -319,3 +322,38 @@ def test_list_warns_of_a_cut_in_a_long_listing(run_cli: RunCli, tmp_path: Path) 
     listed = run_cli(["list", prefix])
     assert len(listed.stdout.splitlines()) == count
     assert f"({4 * count - 1} bytes of at least {4 * count}) is cut off" in listed.stderr
+
+
+def test_a_directory_that_is_not_there_is_to_be_made(
+    run_cli: RunCli, fixtures_dir: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "no dir" / "x.npy"
+    refused = run_cli(["load", str(fixtures_dir / "mlp-v1"), "global_step", "-o", str(out)])
+    assert refused.returncode == 10
+    assert f"why: there is no directory {out.parent}" in refused.stderr
+    assert f"next: mkdir -p '{out.parent}'  [destination-directory]" in refused.stderr
+
+
+@pytest.mark.parametrize("format", ["npy", "npz", "raw"])
+def test_bytes_are_not_for_a_terminal(fixtures_dir: Path, format: str) -> None:
+    load = ["load", str(fixtures_dir / "mlp-v1"), "global_step", "-o", "-", "--format"]
+    refused = run_in_terminal([*load, format], env={"NO_COLOR": "1"})
+    assert refused.returncode == 2
+    assert "[output-terminal]" in refused.output
+    shown = run_in_terminal([*load, "csv"], env={"NO_COLOR": "1"})
+    assert shown.returncode == 0
+    assert shown.lines[-1] == "1000"
+
+
+def test_a_listing_into_a_closed_stream_is_no_success(fixtures_dir: Path) -> None:
+    command = [sys.executable, "-m", "ckpttool", "list", str(fixtures_dir / "mlp-v1")]
+    script = 'exec "$@" >&-'
+    listed = subprocess.run(
+        ["sh", "-c", script, "sh", *command],
+        env=clean_environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert listed.returncode == 40
+    assert "cannot write to standard output" in listed.stderr

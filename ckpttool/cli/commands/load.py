@@ -66,7 +66,7 @@ def command(
     line, tab-separated. A variable that is read whole is compared with its checksum; a
     part of one cannot be.
     """
-    saving = None if path is None else file_format(path, format)
+    saving = None if path is None else file_format(path, format, terminal=out.stdout_is_terminal)
     with (
         out.progress("reading") as progress,
         load(source, names, cast=cast, check=not no_check, progress=progress) as loaded,
