@@ -1,7 +1,7 @@
 """Look into, check and read TensorFlow checkpoints without TensorFlow.
 
-``open(address)`` gives a checkpoint as a mapping of names to variables, ``verify`` checks
-one, ``plan_prune`` decides which ones of a run may go; every error is a ``CkpttoolError``.
+``open(address)`` gives a checkpoint as a mapping of names to variables, ``latest`` the
+newest whole one of a run, ``verify`` checks one, ``plan_prune`` decides which ones of a run may go; every error is a ``CkpttoolError``.
 Nothing is imported before it is used.
 """
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from ckpttool.limits import Limits
     from ckpttool.model import Finding, Shard, Variable, VariableSlice
+    from ckpttool.ops.latest import latest
     from ckpttool.ops.prune.api import plan_prune
     from ckpttool.ops.verify import verify
 
@@ -62,6 +63,7 @@ __all__ = [
     "Variable",
     "VariableSlice",
     "__version__",
+    "latest",
     "open",
     "plan_prune",
     "verify",
@@ -70,6 +72,7 @@ __all__ = [
 _HOMES = {
     "Checkpoint": "ckpttool.api",
     "open": "ckpttool.api",
+    "latest": "ckpttool.ops.latest",
     "plan_prune": "ckpttool.ops.prune.api",
     "verify": "ckpttool.ops.verify",
     "Limits": "ckpttool.limits",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from dataclasses import dataclass
 
 from ckpttool.errors import CkpttoolError, NotFoundError
 from ckpttool.limits import Limits, default_limits
 from ckpttool.sources.absent import refuse_link, refuse_linked_index, v1_unsupported
-from ckpttool.sources.address import require_run
+from ckpttool.sources.address import Address, require_run
 from ckpttool.sources.choose import state_trouble
 from ckpttool.sources.filenames import join, split_number
 from ckpttool.sources.run import Run, read_run, read_state_file
@@ -38,7 +39,7 @@ class LatestResult:
     warnings: tuple[str, ...]
 
 
-def latest(address: str, limits: Limits | None = None) -> LatestResult:
+def latest(address: Address, limits: Limits | None = None) -> LatestResult:
     """Find the newest whole checkpoint of a run directory (or of its state file).
 
     What the state file calls latest, if it is whole; else the newest whole one of its list;
@@ -48,9 +49,14 @@ def latest(address: str, limits: Limits | None = None) -> LatestResult:
         NotFoundError: ids ``not-a-run``, and ``no-whole-checkpoint``, which says why.
         UnsupportedError: id ``v1-checkpoint``: there is nothing but V1 checkpoints.
         UnsafeError: id ``unsafe-link``: none is whole as far as links are not followed.
+
+    >>> import ckpttool
+    >>> found = ckpttool.latest("fixtures/keras3")
+    >>> found.prefix, found.step, found.number
+    ('fixtures/keras3/ckpt-4', 16, 4)
     """
     limits = limits or default_limits()
-    where = require_run(address)
+    where = require_run(os.fsdecode(address))
     with open_directory(where.directory) as directory:
         state_file = read_state_file(directory, limits, where.state_name)
         state = state_file.state if state_file else None

@@ -357,3 +357,16 @@ def test_a_listing_into_a_closed_stream_is_no_success(fixtures_dir: Path) -> Non
     )
     assert listed.returncode == 40
     assert "cannot write to standard output" in listed.stderr
+
+
+def test_latest_in_python(fixtures_dir: Path) -> None:
+    run = fixtures_dir / "keras3"
+    found = ckpttool.latest(run)
+    assert (found.prefix, found.step, found.number) == (f"{run}/ckpt-4", 16, 4)
+    assert found.warnings == ()
+    with ckpttool.open(found.prefix) as checkpoint:
+        array = checkpoint.read("regressor/hidden/kernel")
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+        own = checkpoint.read("regressor/hidden/kernel", copy=True)
+        own[0] = 0
