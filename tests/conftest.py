@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ckpttool.sources import settling
 from tests.support import command
 from tests.support.command import ROOT, RunCli
 
@@ -21,6 +22,12 @@ def _shared(*parts: str) -> Path:
     if not path.is_dir():
         pytest.skip(f"no test data at {path}; set CKPTTOOL_SHARED to the folder that has it")
     return path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_second_thoughts() -> None:
+    """Tests damage files just before they read them: nothing is gained by waiting a moment."""
+    settling._PAUSE = 0
 
 
 @pytest.fixture(scope="session")

@@ -17,11 +17,11 @@ from ckpttool.model import Finding, Shard, Variable
 from ckpttool.ops.census import Census, take_census
 from ckpttool.ops.run_report import RunReport, report_run
 from ckpttool.ops.verification.bundle import check_bundle
-from ckpttool.sources.address import Resolved, resolve, run_of
+from ckpttool.sources.address import Resolved, run_of
 from ckpttool.sources.base import Source, SourceKind, Style
 from ckpttool.sources.filenames import graph_name, index_name, join, split_number
 from ckpttool.sources.naming import path_of_key
-from ckpttool.sources.registry import open_resolved
+from ckpttool.sources.registry import resolve_and_open
 from ckpttool.sources.selection import Selection
 from ckpttool.sources.step import COUNTERS
 from ckpttool.storage import Directory, open_directory, stat_path
@@ -160,10 +160,10 @@ def inspect(
     limits = limits or default_limits()
     run: RunReport | None = None
     try:
-        resolved = resolve(address, limits)
-        if resolved.kind == "run":
-            run = _run(address, limits, progress)
-        with open_resolved(resolved, limits) as source:
+        resolved, source = resolve_and_open(address, limits)
+        with source:
+            if resolved.kind == "run":
+                run = _run(address, limits, progress)
             checkpoint = _report(source, resolved, tree=tree, depth=depth, limits=limits)
             notes = tuple(source.notes)
     except CkpttoolError as error:

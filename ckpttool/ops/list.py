@@ -126,7 +126,7 @@ class Listing:
         else:
             texts = Texts(of_entry, lambda _: "")
         last = b""
-        for piece in scan(source.index, texts):
+        for piece in source.unless_changed(scan(source.index, texts)):
             if isinstance(piece, list):
                 yield map(self._renamed, self._noted(source.of_entries(piece)))
                 continue

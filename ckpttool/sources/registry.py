@@ -8,13 +8,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
+from ckpttool.errors import CkpttoolError
 from ckpttool.limits import Limits, default_limits
 from ckpttool.sources.address import Resolved, ResolvedKind, resolve
 
 if TYPE_CHECKING:
     from ckpttool.sources.base import Source
 
-__all__ = ["ADAPTERS", "open_resolved", "open_source"]
+__all__ = ["ADAPTERS", "open_resolved", "open_source", "resolve_and_open"]
 
 #: What an address came to → the module whose ``open_resolved(resolved, limits)`` opens it.
 ADAPTERS: dict[ResolvedKind, str] = {
@@ -35,9 +36,26 @@ def open_source(address: str, limits: Limits | None = None) -> Source:
     Raises:
         NotFoundError, ForeignFormatError, UsageError, IncompleteError: as ``resolve``.
         CorruptError, LimitError, UnsupportedError: the index cannot be read.
+        ChangedError: another program wrote to it meanwhile, and did so again.
     """
-    limits = limits or default_limits()
-    return open_resolved(resolve(address, limits), limits)
+    return resolve_and_open(address, limits or default_limits())[1]
+
+
+def resolve_and_open(address: str, limits: Limits) -> tuple[Resolved, Source]:
+    """As `open_source`, with what the address came to.
+
+    Where another program replaces or removes files meanwhile, it is all done once more.
+    """
+    try:
+        resolved = resolve(address, limits)
+        return resolved, open_resolved(resolved, limits)
+    except CkpttoolError as error:
+        from ckpttool.sources.settling import another_try_helps
+
+        if not another_try_helps(error):
+            raise
+    resolved = resolve(address, limits)
+    return resolved, open_resolved(resolved, limits)
 
 
 def open_resolved(resolved: Resolved, limits: Limits) -> Source:

@@ -139,6 +139,10 @@ class ShardFiles:
             id="shard-short",
         )
 
+    def opened(self) -> list[ReadableFile]:
+        """The data files that are open now."""
+        return list(self._open.values())
+
     def changed(self) -> bool:
         """Whether any open data file was changed or replaced since it was first opened."""
         return self._replaced or any(file.changed() for file in self._open.values())

@@ -10,13 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
-from ckpttool.errors import CkpttoolError, LimitError, NotFoundError
+from ckpttool.errors import (
+    ChangedError,
+    CkpttoolError,
+    CorruptError,
+    LimitError,
+    NotFoundError,
+)
 from ckpttool.formats.bundle import OBJECT_GRAPH_KEY, BundleIndex, Entry, SliceSpec
 from ckpttool.formats.dtypes import BY_NUMBER, dtype_name
-from ckpttool.limits import Limits
-from ckpttool.model import Oddity, Shard, Variable, VariableSlice
+from ckpttool.limits import Limits, within_memory
+from ckpttool.model import Oddity, Shard, Variable, VariableSlice, shape_text
 from ckpttool.sources.filenames import index_name, split_number
 from ckpttool.sources.kinds import Label, label_of_name
 from ckpttool.sources.shard_files import ShardFiles
@@ -35,6 +41,8 @@ if TYPE_CHECKING:
     from ckpttool.storage import Directory, ReadableFile
 
 __all__ = ["BundleSource", "open_resolved"]
+
+_T = TypeVar("_T")
 
 #: A key → its readable name and its kind.
 Labeller = Callable[[str], Label]
@@ -78,6 +86,8 @@ class BundleSource:
     Raises:
         NotFoundError: there is no index.
         CorruptError, LimitError, UnsupportedError: as ``BundleIndex``.
+        ChangedError: another program wrote to the index while it was read, here and in
+            whatever else reads it.
     """
 
     def __init__(
@@ -101,13 +111,16 @@ class BundleSource:
         self._index_file = directory.open(index_name(prefix))
         try:
             self.index = BundleIndex(self._index_file, limits)
-        except CkpttoolError:
-            self._index_file.close()
+            self._graph_entry = self.index.get(_GRAPH_KEY)
+        except CkpttoolError as error:
+            try:
+                self._require_same_index(error)
+            finally:
+                self._index_file.close()
             raise
         header = self.index.header
         self._files = ShardFiles(directory, prefix, header.num_shards)
         self._opened_values: BundleValues | None = None
-        self._graph_entry = self.index.get(_GRAPH_KEY)
         self._names: GraphNames | None = None
         self._label: Labeller | None = None
         self._slices: dict[bytes, Entry] | None = None
@@ -152,8 +165,9 @@ class BundleSource:
 
             self._label = label_of_key
             try:
-                self._names = GraphNames(parse_object_graph(self.graph_bytes(), self._limits))
-                self._label = self._names.label
+                with within_memory("the object graph"):
+                    self._names = GraphNames(parse_object_graph(self.graph_bytes(), self._limits))
+                    self._label = self._names.label
             except CkpttoolError as error:
                 self.notes.append(Oddity(f"names and kinds are guessed from the keys: {error}"))
         return self._names
@@ -166,7 +180,7 @@ class BundleSource:
         made = _variable
         expected: dict[int, int] = {}
         count = 0
-        for block in self.index.blocks():
+        for block in self.unless_changed(self.index.blocks()):
             count += len(block)
             for entry in block:
                 key, number, shape, shard, offset, size, crc32c, slices, _ = entry
@@ -195,6 +209,13 @@ class BundleSource:
                 yield self._whole(entry, label)
 
     def lookup(self, name: str) -> Variable | None:
+        try:
+            return self._lookup(name)
+        except CkpttoolError as error:
+            self._require_same_index(error)
+            raise
+
+    def _lookup(self, name: str) -> Variable | None:
         key = name.encode("utf-8", "surrogateescape")
         entry = self.index.get(key)
         if entry is None or (key[:1] == b"\0" and key in self._slice_entries()):
@@ -232,13 +253,36 @@ class BundleSource:
             for shard in sorted(on_disk.keys() | expected.keys())
         ]
 
+    def unless_changed(self, read: Iterator[_T]) -> Iterator[_T]:
+        """The same, of what is read from the index.
+
+        Raises:
+            ChangedError: in the place of another error, where another program wrote to the
+                index meanwhile.
+        """
+        try:
+            yield from read
+        except CkpttoolError as error:
+            self._require_same_index(error)
+            raise
+
+    def _require_same_index(self, error: CkpttoolError) -> None:
+        from ckpttool.sources.settling import changes_soon
+
+        if not isinstance(error, ChangedError) and changes_soon([self._index_file]):
+            raise ChangedError(
+                f"{self.location} changed while its index was read",
+                why=f"another program rewrote, replaced or removed it ({error})",
+                hint="run it again when the checkpoint is complete, or read a copy",
+            ) from error
+
     def _walk(self) -> tuple[dict[int, int], int]:
         """The bytes that each shard needs, and the number of variables."""
         if self._walked is None:
             parts = self._slice_entries()
             expected: dict[int, int] = {}
             count = 0
-            for entry in self.index.entries():
+            for entry in self.unless_changed(self.index.entries()):
                 count += entry.key not in parts
                 end = entry.offset + entry.size
                 if not entry.slices and end > expected.get(entry.shard, -1):
@@ -290,12 +334,12 @@ class BundleSource:
         """
         if self._slices is None:
             self._slices = {}
-            blocks = self.index.blocks()
+            blocks = self.unless_changed(self.index.blocks())
             first = next((block[0].key for block in blocks if block), b"")
             if first[:1] == b"\0":
                 candidates: dict[bytes, Entry] = {}
                 owned: set[bytes] = set()
-                for entry in self.index.entries():
+                for entry in self.unless_changed(self.index.entries()):
                     if entry.slices:
                         owned.update(spec.key(entry.key) for spec in entry.slices)
                     elif entry.key[:1] == b"\0":
@@ -318,10 +362,19 @@ class BundleSource:
 
         Raises:
             LimitError: id ``limit-object-graph-bytes``.
+            CorruptError: id ``object-graph-malformed``: it is no single string.
             CkpttoolError: as ``strings``.
         """
         assert self._graph_entry is not None, "the caller looked at `style`"
         variable = self._whole(self._graph_entry, _unlabelled)
+        if variable.dtype != "string" or variable.shape != ():
+            raise CorruptError(
+                "the object graph is malformed",
+                why=f"it should be one string, and is {variable.dtype} "
+                f"{shape_text(variable.shape)}",
+                hint="the variables can still be used by their keys: add --names key",
+                id="object-graph-malformed",
+            )
         if variable.nbytes > self._limits.object_graph_bytes:
             raise LimitError(
                 "the object graph is over a limit",
@@ -331,8 +384,8 @@ class BundleSource:
             )
         from ckpttool.sources.selection import Selection
 
-        selection = Selection.whole(variable.shape or ())
-        return b"".join(self._values.strings(variable, selection, check=True))
+        (data,) = self._values.strings(variable, Selection.whole(()), check=True)
+        return data
 
     def _named_entry(self, name: str) -> Entry | None:
         """The entry of a readable name or an object path.
@@ -352,7 +405,7 @@ class BundleSource:
         """Every name and key; no slice is looked up for that."""
         label = self.labeller()
         known = set()
-        for entry in self.index.entries():
+        for entry in self.unless_changed(self.index.entries()):
             if entry.key[:1] == b"\0" and entry.key in self._slice_entries():
                 continue
             key = entry.key.decode("utf-8", "surrogateescape")
@@ -387,7 +440,7 @@ class BundleSource:
                 big_endian=self.index.header.big_endian,
                 limits=self._limits,
                 location=self.location,
-                index_changed=self._index_file.changed,
+                index_file=self._index_file,
             )
         return self._opened_values
 

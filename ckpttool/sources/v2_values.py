@@ -7,7 +7,7 @@ nothing; a part of an entry cannot be checked. Knows variables and shards, not t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ from ckpttool.sources.assemble import Box, check_boxes, locate, pieces, reads, r
 from ckpttool.sources.base import Extent, Read
 from ckpttool.sources.selection import Selection, strides
 from ckpttool.sources.shard_files import ShardFiles, about
+from ckpttool.storage.base import ReadableFile
 
 __all__ = ["BundleValues"]
 
@@ -52,7 +53,7 @@ class BundleValues:
         big_endian: the byte order that the header of the index gives.
         limits: bounds on strings.
         location: the checkpoint, for messages.
-        index_changed: whether the index is another one by now.
+        index_file: the open index.
     """
 
     def __init__(
@@ -62,13 +63,13 @@ class BundleValues:
         big_endian: bool,
         limits: Limits,
         location: str,
-        index_changed: Callable[[], bool],
+        index_file: ReadableFile,
     ) -> None:
         self._files = files
         self._big_endian = big_endian
         self._limits = limits
         self._location = location
-        self._index_changed = index_changed
+        self._index_file = index_file
 
     def chunks(self, variable: Variable, selection: Selection, *, check: bool) -> Iterator[bytes]:
         """As `sources.base.Source.chunks`."""
@@ -95,11 +96,19 @@ class BundleValues:
                 why=f"its dtype is {variable.dtype}",
                 id="dtype-unsupported",
             )
+        from ckpttool.formats.tensor_bytes import require_bounded
+
         places = strides(tuple(axis.length for axis in selection.axes))
         try:
             parts = _parts(variable, selection)
             for part in parts:  # before anything as large as the shape claims is made
                 self._require_strings(variable, part)
+            require_bounded(
+                f"reading {variable.name}",
+                sum(numel(part.box.extent) for part in parts),
+                sum(part.size for part in parts),
+                self._limits,
+            )
             result = [b""] * selection.size
             for number, part in enumerate(parts):
                 located = locate(selection, part.box, number)
@@ -178,6 +187,7 @@ class BundleValues:
         from ckpttool.formats.tensor_bytes import read_strings
 
         file = self._files.open(part.shard, variable.name)
+        expected = part.crc32c if check else None
         try:
             values, found = read_strings(
                 file,
@@ -185,17 +195,22 @@ class BundleValues:
                 part.size,
                 numel(part.box.extent),
                 big_endian=self._big_endian,
-                limits=self._limits,
+                expected=expected,
             )
         except CkpttoolError as error:
             raise about(error, variable.name) from error
-        if check and part.crc32c is not None and found != part.crc32c:
+        if expected not in {None, found}:
             raise _mismatch(self._files, variable, part, found)
         return values
 
     def _require_unchanged(self, variable: Variable, cause: CkpttoolError | None = None) -> None:
         """Raise `ChangedError` when another program touched the files meanwhile."""
-        if self._index_changed() or self._files.changed():
+        changed = self._index_file.changed() or self._files.changed()
+        if isinstance(cause, CorruptError | IncompleteError) and not changed:
+            from ckpttool.sources.settling import changes_soon
+
+            changed = changes_soon([self._index_file, *self._files.opened()])
+        if changed:
             raise ChangedError(
                 f"{self._location} changed while {variable.name} was read",
                 why="another program rewrote, replaced or removed its files"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,20 @@ import pytest
 import ckpttool
 from ckpttool.cli.failure import as_error
 from ckpttool.cli.main import main
-from ckpttool.errors import ChangedError, CkpttoolError, NotFoundError, UsageError
-from tests.support.handmade import EntryFields, masked_crc, write_bundle
+from ckpttool.cli.views.list import ListView
+from ckpttool.errors import (
+    ChangedError,
+    CkpttoolError,
+    CorruptError,
+    NotFoundError,
+    UsageError,
+)
+from ckpttool.ops.list import list_variables
+from ckpttool.ops.load import load
+from ckpttool.sources import registry
+from ckpttool.sources.address import Resolved, resolve
+from ckpttool.sources.registry import open_source
+from tests.support.handmade import EntryFields, build_table, entry, header, masked_crc, write_bundle
 
 BIG = 2**19
 
@@ -241,3 +255,137 @@ def test_what_needs_the_name_of_a_directory_that_was_removed() -> None:
 def test_another_file_that_is_not_there_is_no_matter_of_the_working_directory() -> None:
     error = as_error(FileNotFoundError(2, "No such file or directory"))
     assert error.id == "not-found"
+
+
+# A checkpoint that is being rewritten in place ----------------------------------------
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
+    """``meanwhile(f)``: f runs when ckpttool waits for a moment; gives the list of waits."""
+
+    def prepare(happens: Callable[[], object] = lambda: None) -> list[float]:
+        waits: list[float] = []
+
+        def sleep(seconds: float) -> None:
+            waits.append(seconds)
+            happens()
+
+        monkeypatch.setattr(time, "sleep", sleep)
+        return waits
+
+    return prepare
+
+
+def test_an_index_that_is_empty_for_a_moment_is_looked_at_again(
+    tmp_path: Path, meanwhile: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """D15: TensorFlow opens the index for writing, and it has no byte yet."""
+    prefix = save(tmp_path, 1)
+    index = tmp_path / "m.index"
+    whole = index.read_bytes()
+    for command in (["list"], ["load", "a"], ["verify"], ["inspect"]):
+        index.write_bytes(b"")
+        waits = meanwhile(lambda: index.write_bytes(whole))
+        assert main([command[0], prefix, *command[1:]]) == 0, command
+        assert len(waits) == 1
+        capsys.readouterr()
+
+
+def test_an_index_that_stays_empty_is_damaged(tmp_path: Path, meanwhile: Any) -> None:
+    prefix = save(tmp_path, 1)
+    index = tmp_path / "m.index"
+    index.write_bytes(b"")
+    waits = meanwhile()
+    for _ in range(2):
+        with pytest.raises(CorruptError) as caught:
+            open_source(prefix)
+        assert caught.value.id == "table-empty"
+    assert len(waits) == 2
+    os.utime(index, (1, 1))
+    waits = meanwhile()
+    with pytest.raises(CorruptError):
+        open_source(prefix)
+    assert waits == [], "damage of long standing is told at once"
+
+
+def test_an_index_that_is_written_again_and_again_has_changed(
+    tmp_path: Path, meanwhile: Any
+) -> None:
+    prefix = save(tmp_path, 1)
+    (tmp_path / "m.index").write_bytes(b"")
+
+    def append() -> None:
+        with (tmp_path / "m.index").open("ab") as file:
+            file.write(b"x")
+
+    waits = meanwhile(append)
+    with pytest.raises(ChangedError) as caught:
+        open_source(prefix)
+    assert (caught.value.exit_code, len(waits)) == (30, 2)
+
+
+@pytest.mark.parametrize("index", ["", "[0:3]"])
+def test_data_that_is_newer_than_its_index_for_a_moment_is_read_again(
+    tmp_path: Path, meanwhile: Any, index: str
+) -> None:
+    """The data files are renamed first, and the index of the save before is still there."""
+    prefix = save(tmp_path, 1)
+    (tmp_path / "next").mkdir()
+    save(tmp_path / "next", 2)
+    for file in sorted((tmp_path / "next").glob("*.data-*")):
+        file.replace(tmp_path / file.name)
+    new_index = (tmp_path / "next" / "m.index").read_bytes()
+    waits = meanwhile(lambda: (tmp_path / "m.index").write_bytes(new_index))
+    with load(prefix, ["a"]) as loaded:
+        assert b"".join(loaded.chunks(0)) == np.full(10, 2, "<f4").tobytes()
+    with ckpttool.open(prefix) as checkpoint:
+        assert set(checkpoint.read(f"b{index}")) == {2}
+    assert len(waits) == 1
+
+
+def test_an_index_that_is_rewritten_while_it_is_read_has_changed(tmp_path: Path) -> None:
+    items = [(b"v%06d" % number, entry(size=4)) for number in range(5000)]
+    whole = build_table([(b"", header()), *items], block_size=4096)
+    prefix, index = tmp_path / "m", tmp_path / "m.index"
+
+    def damage() -> None:
+        index.write_bytes(bytes(len(whole) + 1))
+
+    for read in (
+        lambda source: source.lookup("v004999"),
+        lambda source: list(source.variables()),
+        lambda source: source.shards(),
+    ):
+        index.write_bytes(whole)
+        with open_source(str(prefix)) as source:
+            damage()
+            with pytest.raises(ChangedError) as caught:
+                read(source)
+            assert caught.value.exit_code == 30
+    index.write_bytes(whole)
+    with list_variables(str(prefix)) as listing:
+        damage()
+        with pytest.raises(ChangedError):
+            list(ListView(listing).plain())
+
+
+def test_a_checkpoint_that_goes_when_it_was_just_chosen_is_chosen_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A manager saves the next one, and removes the one that was the latest."""
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "m"\n')
+    save(tmp_path, 1)
+
+    def resolve_then_replace(*args: Any) -> Resolved:
+        found = resolve(*args)
+        for file in [*tmp_path.glob("m.*")]:
+            file.rename(file.with_name(file.name.replace("m.", "n.", 1)))
+        (tmp_path / "checkpoint").write_text('model_checkpoint_path: "n"\n')
+        return found
+
+    monkeypatch.setattr(registry, "resolve", resolve_then_replace)
+    with open_source(str(tmp_path)) as source:
+        assert source.location == str(tmp_path / "n")
+    with pytest.raises(NotFoundError):
+        open_source(str(tmp_path / "none"))

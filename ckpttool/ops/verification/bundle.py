@@ -23,6 +23,7 @@ from ckpttool.ops.verification.parts import check_parts
 from ckpttool.ops.verification.report import NotChecked, Report
 from ckpttool.ops.verification.shards import check_shards, survey
 from ckpttool.sources.filenames import index_name, join
+from ckpttool.sources.settling import changes_soon
 from ckpttool.storage import Directory, ReadableFile
 
 __all__ = ["BundleReport", "Level", "check_bundle"]
@@ -139,7 +140,7 @@ class _Check:
             return False
         try:
             self._check(file)
-            return file.changed()
+            return changes_soon([file]) if self.report.damaged else file.changed()
         finally:
             file.close()
 
