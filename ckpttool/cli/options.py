@@ -198,7 +198,7 @@ def directory(function: _F) -> _F:
 def names(function: _F) -> _F:
     """The arguments ``NAME…``: variables of SRC, maybe with slices, as the tuple ``names``."""
     return click.argument(
-        "names", metavar="NAME...", nargs=-1, required=True, shell_complete=_variables
+        "names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_variables
     )(function)
 
 

@@ -94,7 +94,13 @@ class Rewriting:
 def destination_option(function: _F) -> _F:
     """``-o DST`` for commands with several sources, as ``destination``."""
     return click.option(
-        "-o", "--output", "destination", metavar="DST", required=True, help="What to write."
+        "-o",
+        "--output",
+        "destination",
+        metavar="DST",
+        required=True,
+        help="What to write.",
+        shell_complete=options.complete_addresses,
     )(function)
 
 
@@ -122,13 +128,18 @@ def rewriting(function: _F) -> _F:
         options.progress,
         click.option(
             "--apply",
+            type=click.Path(),
             metavar="FILE",
             expose_value=False,
             callback=_apply,
             help="Carry out a saved plan, if everything is still as it says.",
         ),
         click.option(
-            "--plan", "plan_file", metavar="FILE", help="Save the plan, and do nothing else."
+            "--plan",
+            "plan_file",
+            type=click.Path(),
+            metavar="FILE",
+            help="Save the plan, and do nothing else.",
         ),
         options.yes,
         options.dry_run,

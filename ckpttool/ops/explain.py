@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ckpttool.errors import NotFoundError
 
-__all__ = ["EXIT_CODES", "ExplainResult", "Explanation", "explain"]
+__all__ = ["EXIT_CODES", "ExplainResult", "Explanation", "explain", "explanation_ids"]
 
 #: What the exit codes mean, for every command.
 EXIT_CODES = {
@@ -72,7 +72,7 @@ def explain(topic: str | None = None) -> ExplainResult:
     Raises:
         NotFoundError: id ``no-explanation``: there is no such id or code.
     """
-    ids = sorted(name[:-3] for name in os.listdir(_HOME) if name.endswith(".md"))
+    ids = explanation_ids()
     if topic is None:
         return ExplainResult(tuple(map(_read, ids)), single=False)
     if topic in map(str, EXIT_CODES):
@@ -83,6 +83,11 @@ def explain(topic: str | None = None) -> ExplainResult:
     if wanted not in ids:
         raise _unknown(topic, wanted, ids)
     return ExplainResult((_read(wanted),), single=True)
+
+
+def explanation_ids() -> list[str]:
+    """Every id that is explained, sorted."""
+    return sorted(name[:-3] for name in os.listdir(_HOME) if name.endswith(".md"))
 
 
 def _read(id: str) -> Explanation:

@@ -6,7 +6,7 @@ import click
 
 from ckpttool.cli import options
 from ckpttool.cli.output import Output
-from ckpttool.cli.rewriting import Rewriting, rewriting
+from ckpttool.cli.rewriting import Rewriting, link_option, rewriting
 from ckpttool.ops.edit.run import Edit, edit
 
 __all__ = ["command"]
@@ -24,10 +24,18 @@ __all__ = ["command"]
 @options.source
 @options.destination
 @click.option(
-    "--keep", multiple=True, metavar="GLOB", help="Keep only these variables. Repeatable."
+    "--keep",
+    multiple=True,
+    metavar="GLOB",
+    help="Keep only these variables. Repeatable.",
+    shell_complete=options.complete_variables,
 )
 @click.option(
-    "--drop", multiple=True, metavar="GLOB", help="Leave these variables out. Repeatable."
+    "--drop",
+    multiple=True,
+    metavar="GLOB",
+    help="Leave these variables out. Repeatable.",
+    shell_complete=options.complete_variables,
 )
 @click.option(
     "--strip-optimizer", is_flag=True, help="Leave out what is the optimizer's own; steps stay."
@@ -55,15 +63,23 @@ __all__ = ["command"]
     type=click.Choice(["float32", "bfloat16", "float16", "float64"]),
     help="The type that floating-point variables get; the rest stays.",
 )
-@click.option("--only", multiple=True, metavar="GLOB", help="Cast only these. Repeatable.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="GLOB",
+    help="Cast only these. Repeatable.",
+    shell_complete=options.complete_variables,
+)
 @click.option(
     "--like",
     metavar="CKPT",
+    shell_complete=options.complete_addresses,
     help="Put the values under the keys, and into the object graph, of another checkpoint.",
 )
 @click.option(
     "--allow-unmatched", is_flag=True, help="Names and patterns may fit no variable at all."
 )
+@link_option
 @rewriting
 @options.output()
 def command(

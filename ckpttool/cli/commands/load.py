@@ -28,6 +28,7 @@ __all__ = ["command"]
     "-o",
     "--output",
     "path",
+    type=click.Path(),
     metavar="FILE",
     help="Save as .npy, .npz, .csv or .json; - is standard output.",
 )

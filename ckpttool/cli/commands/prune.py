@@ -121,10 +121,17 @@ _MODES = ("undo", "empty_trash", "apply_file", "watch", "recursive", "plan_file"
 @click.option("--trash", is_flag=True, help="With -y: move into the trash instead of deleting.")
 @click.option("--undo", is_flag=True, help="Take back the last removal that went to the trash.")
 @click.option("--empty-trash", is_flag=True, help="Delete what is in the trash for good.")
-@click.option("--plan", "plan_file", metavar="FILE", help="Save the plan, and do nothing else.")
+@click.option(
+    "--plan",
+    "plan_file",
+    type=click.Path(),
+    metavar="FILE",
+    help="Save the plan, and do nothing else.",
+)
 @click.option(
     "--apply",
     "apply_file",
+    type=click.Path(),
     metavar="FILE",
     help="Carry out a saved plan, if everything is still as it says.",
 )

@@ -30,7 +30,12 @@ __all__ = ["command"]
     help="Make it say what is there: names for paths of another place, nothing that is gone, a "
     "whole checkpoint as the latest. Rebuild it where it is missing or unreadable.",
 )
-@click.option("--set-latest", metavar="PREFIX", help="Call this checkpoint the latest.")
+@click.option(
+    "--set-latest",
+    metavar="PREFIX",
+    help="Call this checkpoint the latest.",
+    shell_complete=options.complete_addresses,
+)
 @options.min_age
 @options.dry_run
 @options.yes

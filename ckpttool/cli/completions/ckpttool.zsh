@@ -6,7 +6,7 @@
 _ckpttool() {
     local line value
     local -a open_values closed_values open_lines closed_lines
-    for line in "${(@f)$(_CKPTTOOL_COMPLETE=zsh "${words[1]}" "${(@Q)words[2,CURRENT]}" 2>/dev/null)}"; do
+    for line in "${(@f)$(_CKPTTOOL_COMPLETE=zsh "${words[1]}" "${(@Q)words[2,CURRENT-1]}" "${words[CURRENT]}" 2>/dev/null)}"; do
         [[ -n $line ]] || continue
         value=${line%%$'\t'*}
         if [[ $value == *[/@=] ]]; then
