@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,9 @@ def prepare(cache: Path, kind: str) -> str:
     """The prefix of a checkpoint of this kind, written if it is not there yet.
 
     ``names-N``: N small variables, name-based; ``objects-N``: N variables of an object
-    graph; ``gigabyte``: 116 variables of 1.007 GB, one of them an embedding of 512 MB.
+    graph; ``gigabyte``: 116 variables of 1.007 GB, one of them an embedding of 512 MB;
+    ``size-N``: kernels of 33.6 MB, N GB in all; ``adam``: 10 kernels with two slots each, 1 GB;
+    ``mean-N``: 6 kernels, 200 MB, other numbers for every N; ``piece-N``: 250 MB of a model.
     """
     folder = cache / kind
     if not folder.is_dir():
@@ -109,6 +111,36 @@ def _write_gigabyte(prefix: str) -> None:
     tf_write.write_name_based(prefix, variables)
 
 
+def _write_kernels(prefix: str, names: Iterable[str], seed: int, *, alike: bool = False) -> None:
+    """Kernels of 33.6 MB; ``alike``: the same numbers in all, so that it takes no memory."""
+    import numpy as np
+
+    from tests.support import tf_write
+
+    generator = np.random.default_rng(seed)
+    first = generator.random((4096, 2048), dtype=np.float32)
+    variables = {
+        name: first if alike else generator.random(first.shape, dtype=np.float32) for name in names
+    }
+    tf_write.write_name_based(prefix, variables)
+
+
+def _write_for_writing(prefix: str, what: str, number: int) -> None:
+    """What the benchmarks of the writing commands read."""
+    if what == "size":
+        _write_kernels(prefix, (f"kernel_{n:03d}" for n in range(30 * number)), 2, alike=True)
+    elif what == "adam":
+        ends = ("", "/Adam", "/Adam_1")
+        names = (f"layer_{layer}/kernel{end}" for layer in range(10) for end in ends)
+        _write_kernels(prefix, names, 3)
+    elif what == "mean":
+        _write_kernels(prefix, (f"layer_{n}/kernel" for n in range(6)), 10 + number)
+    elif what == "piece":
+        _write_kernels(prefix, (f"piece_{number}/kernel_{n}" for n in range(7)), 20 + number)
+    else:
+        raise ValueError(f"there is no data called {what}")
+
+
 def _main(kind: str, folder: Path) -> None:
     prefix = str(folder / _PREFIX)
     what, _, count = kind.partition("-")
@@ -116,6 +148,8 @@ def _main(kind: str, folder: Path) -> None:
         _write_gigabyte(prefix)
     elif what == "objects":
         _write_objects(prefix, int(count))
+    elif what != "names":
+        _write_for_writing(prefix, what, int(count or 0))
     elif int(count) <= 100_000:
         _write_names(prefix, int(count))
     else:

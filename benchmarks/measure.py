@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-__all__ = ["ROOT", "Comparison", "Failed", "Sample", "compare", "run"]
+__all__ = ["ROOT", "Comparison", "Failed", "Sample", "alternate", "compare", "run"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -106,6 +106,24 @@ def run(argv: Sequence[str], stdout: str = os.devnull) -> Sample:
             words = errors.read()[-2000:].decode("utf-8", "replace")
             raise Failed(f"exit {code}: {' '.join(argv)}\n{words}")
     return Sample(usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss * _RSS_UNIT)
+
+
+def alternate(
+    commands: Sequence[Sequence[str]], rounds: int, before: Callable[[], None]
+) -> list[tuple[Sample, ...]]:
+    """Run all commands in turn, once untimed and then ``rounds`` times.
+
+    ``before`` is called before every run and makes the same start for all. Returns the
+    samples of each command.
+    """
+    taken: list[list[Sample]] = [[] for _ in commands]
+    for number in range(rounds + 1):
+        for command, samples in zip(commands, taken, strict=True):
+            before()
+            sample = run(command)
+            if number:
+                samples.append(sample)
+    return [tuple(samples) for samples in taken]
 
 
 def compare(

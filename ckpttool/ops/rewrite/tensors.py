@@ -182,7 +182,7 @@ def read_bundle(source: BundleSource) -> Bundle:
 def inputs_of(index: ReadableFile, files: ShardFiles) -> tuple[Input, ...]:
     """The files of a checkpoint as they are now: its open index, and its data files."""
     on_disk = sorted(files.on_disk().items())
-    data = (Input.of(files.path(number), stat) for number, stat in on_disk)
+    data = (Input.of(files.path(number), stat) for number, stat in on_disk if stat.kind == "file")
     return (Input.of(index.path, index.stat), *data)
 
 
