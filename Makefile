@@ -13,12 +13,15 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .PHONY: demo test install install-test lint types tests bench clean
 
+# Where make writes into a pipe (a CI log), the demo still shows what people see.
+DEMO_COLOR = $(if $(MAKE_TERMOUT),auto,always)
+
 # What a user installs: a copy of the package, byte-compiled.
 demo: install
 	@echo
-	$(BIN)/ckpttool inspect fixtures/mlp-v1
+	$(BIN)/ckpttool inspect fixtures/mlp-v1 --color $(DEMO_COLOR)
 	@echo
-	$(BIN)/ckpttool list fixtures/mlp-v1 --sort bytes
+	$(BIN)/ckpttool list fixtures/mlp-v1 --sort bytes --color $(DEMO_COLOR)
 
 test: install-test
 	@$(MAKE) --no-print-directory lint types tests

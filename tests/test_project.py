@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 import subprocess
 import tomllib
 from pathlib import Path
@@ -175,3 +176,13 @@ def test_the_page_of_json_says_what_the_schemas_say() -> None:
     assert json_docs.PATH.read_text("utf-8") == json_docs.text(), (
         "run: python -m tests.support.json_docs"
     )
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="no make here")
+def test_the_demo_shows_what_people_see_in_a_log_too() -> None:
+    make = subprocess.run(
+        ["make", "--dry-run", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    commands = re.findall(r"ckpttool (?:inspect|list) .*", make.stdout)
+    assert commands
+    assert all(command.endswith("--color always") for command in commands)

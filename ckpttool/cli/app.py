@@ -100,7 +100,9 @@ def _no_such_command(name: str) -> UsageError:
 
     near = get_close_matches(name, [*COMMANDS, *ALIASES], n=1, cutoff=0.5)
     hint = f"did you mean: ckpttool {near[0]}" if near else "ckpttool --help"
-    if "/" in name or os.path.exists(name):
+    if name in {"help", "version"}:
+        hint = f"did you mean: ckpttool --{name}"
+    elif "/" in name or os.path.exists(name):
         import shlex
 
         hint = f"did you mean: ckpttool inspect {shlex.quote(name)}"

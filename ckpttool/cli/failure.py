@@ -20,7 +20,7 @@ from ckpttool.errors import (
 )
 
 if TYPE_CHECKING:
-    from click import ClickException
+    from click import ClickException, NoSuchOption
 
 __all__ = ["as_error"]
 
@@ -49,17 +49,49 @@ def as_error(exception: Exception) -> CkpttoolError:
 
 
 def _of_command_line(exception: ClickException) -> UsageError:
+    from click import MissingParameter, NoSuchOption
     from click import UsageError as ClickUsageError
 
     message = exception.format_message().rstrip(".")
+    hint = ""
+    if isinstance(exception, MissingParameter):
+        message = " ".join(message.split())  # it lists choices one a line
+    elif isinstance(exception, NoSuchOption):
+        message = f"no such option '{exception.option_name}'"
+        hint = _nearest_option(exception)
     context = exception.ctx if isinstance(exception, ClickUsageError) else None
     if context is None:
         return UsageError(message, hint="ckpttool --help")
     return UsageError(
         message[:1].lower() + message[1:],
         why=" ".join(context.get_usage().split()).replace("Usage:", "usage:", 1),
-        hint=f"{context.command_path} --help",
+        hint=hint or f"{context.command_path} --help",
     )
+
+
+def _nearest_option(exception: NoSuchOption) -> str:
+    """What was meant, where that can be told: an option of the command, or misplaced."""
+    context, name = exception.ctx, exception.option_name
+    if context is None:
+        return ""
+    from difflib import get_close_matches
+
+    from click import Group
+
+    if isinstance(context.command, Group):
+        from ckpttool.cli.options import arguments
+
+        for word in arguments(context):
+            command = context.command.get_command(context, word)
+            if command is not None:
+                known = {option for param in command.params for option in param.opts}
+                if name in known:
+                    return f"put it after the command: {context.command_path} {word} {name} ..."
+                break
+    own = {option.lstrip("-"): option for param in context.command.params for option in param.opts}
+    # click compares them with their dashes, which makes strangers alike.
+    near = get_close_matches(name.lstrip("-"), own, n=1, cutoff=0.7)
+    return f"did you mean: {own[near[0]]}" if near else ""
 
 
 def _of_system(exception: OSError) -> CkpttoolError:

@@ -141,6 +141,18 @@ def test_a_misspelt_command_is_recognised(typed, meant, run_cli) -> None:
     assert result.stderr.endswith("[no-such-command]\n")
 
 
+@pytest.mark.parametrize("word", ["version", "help"])
+def test_an_option_is_no_command(word, run_cli) -> None:
+    assert f"did you mean: ckpttool --{word}  [" in run_cli([word]).stderr
+
+
+def test_json_before_the_command(run_cli) -> None:
+    result = run_cli(["--json", "list", "x"])
+    assert result.returncode == 2
+    error = json.loads(result.stderr)
+    assert error["hint"] == "put it after the command: ckpttool list --json ..."
+
+
 def test_a_path_is_no_command(run_cli) -> None:
     result = run_cli(["run/model.ckpt-1000"])
     assert result.returncode == 2
@@ -153,12 +165,23 @@ def test_a_path_is_no_command(run_cli) -> None:
 @pytest.mark.parametrize(
     ("args", "what", "hint"),
     [
-        (["explain", "--jsn"], "--json", "ckpttool explain --help"),
+        (["explain", "--jsn"], "no such option '--jsn'", "did you mean: --json"),
+        (["list", "x", "--includ", "y"], "'--includ'", "did you mean: --include"),
+        (["list", "x", "--bogus"], "no such option '--bogus'", "ckpttool list --help"),
         (["explain", "a", "b"], "unexpected extra argument (b)", "ckpttool explain --help"),
-        (["completion"], "missing argument", "ckpttool completion --help"),
+        (["completion"], "Choose from: bash, zsh, fish", "ckpttool completion --help"),
         (["completion", "tcsh"], "'bash', 'zsh', 'fish'", "ckpttool completion --help"),
         (["explain", "--color", "blue"], "'auto', 'always', 'never'", "ckpttool explain --help"),
         (["--frobnicate"], "no such option '--frobnicate'", "ckpttool --help"),
+        (["--bogus"], "no such option '--bogus'", "ckpttool --help"),
+        (["--versoin"], "no such option '--versoin'", "did you mean: --version"),
+        (["-q", "list", "x"], "'-q'", "put it after the command: ckpttool list -q ..."),
+        (
+            ["--cast", "float32", "load"],
+            "'--cast'",
+            "put it after the command: ckpttool load --cast ...",
+        ),
+        (["--cast", "list"], "no such option '--cast'", "ckpttool --help"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )

@@ -110,7 +110,8 @@ class PlanView(View):
             ranges = len(plan.ranges)
             more = f", the first {ranges} shown" if ranges == RANGES_KEPT else ""
             size = bytes_text(plan.nbytes)
-            yield screen.text(f"{escape(plan.item.name)}: {size} in {count(plan.reads, 'read')}{more}")
+            reads = count(plan.reads, "read")
+            yield screen.text(f"{escape(plan.item.name)}: {size} in {reads}{more}")
 
     def _rows(self) -> Iterator[tuple[str, ...]]:
         for plan in self._plans:
