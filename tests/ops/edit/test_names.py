@@ -413,6 +413,22 @@ def test_over_itself(tf, tmp_path):
     assert caught.value.id == "no-optimizer"
 
 
+def test_names_alone_can_be_changed_without_copying(run_cli, fixtures_dir, tmp_path):
+    """With --link the data file is the source's own, and only the index is written."""
+    source = tmp_path / "s"
+    assert run_cli(["cp", fixtures_dir / "mlp-v1", source]).returncode == 0
+    asked = ["edit", source, tmp_path / "d", "--rename", "s/weights/kernel/", "--link", "--verify"]
+    done = run_cli(asked)
+    assert done.returncode == 0, done.stderr
+    one, other = (tmp_path / f"{name}.data-00000-of-00001" for name in "sd")
+    assert one.samefile(other)
+    listed = run_cli(["list", tmp_path / "d", "-q"]).stdout.split()
+    assert "hidden/kernel/Adam" in listed
+    done = run_cli([*asked[:2], tmp_path / "e", "--cast", "float64", "--link"])
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "e.data-00000-of-00001").stat().st_nlink == 1
+
+
 @pytest.mark.parametrize("asked", [{}, {"only": ("a",)}, {"cast": "int8"}])
 def test_wishes_that_make_no_sense(asked):
     with pytest.raises(UsageError):
