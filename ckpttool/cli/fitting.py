@@ -12,7 +12,8 @@ from collections.abc import Iterable
 __all__ = ["columns_of", "flowed", "shortened", "wrapped"]
 
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
-_WORDS = re.compile(r"( *)([^ ]+)")
+#: The spaces before a word, and the word; a number and its unit are one.
+_WORDS = re.compile(r"( *)([^ ]+(?: (?:[KMGT]i)?B\b[^ ]*)?)")
 
 
 def columns_of(text: str) -> int:

@@ -42,6 +42,13 @@ def test_lines_break_at_spaces_and_hang() -> None:
     assert wrapped("  two words, indented", 14, 4) == "  two words,\n    indented"
 
 
+def test_a_size_stays_together() -> None:
+    assert (
+        wrapped("what it holds (2.0 KiB) and 7 B.", 20, 2) == "what it holds\n  (2.0 KiB) and 7 B."
+    )
+    assert wrapped("one two three Bob", 13, 0) == "one two three\nBob"
+
+
 def test_styles_take_no_room() -> None:
     text = "\x1b[31merror\x1b[0m is one two"
     assert wrapped(text, 16, 2) == text
