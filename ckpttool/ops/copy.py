@@ -49,12 +49,14 @@ class _Files:
     """The files of a checkpoint.
 
     ``shards`` holds the number of every data file that is there, the file, and how many
-    entries have bytes in it; ``count`` is what their names say.
+    entries have bytes in it; ``count`` is what their names say. ``variables`` counts a
+    partitioned one as one.
     """
 
     index: FileStat
     shards: tuple[tuple[int, FileStat, int], ...]
     count: int
+    variables: int
     graph: FileStat | None
 
     def named(self, prefix: str) -> dict[str, FileStat]:
@@ -139,7 +141,7 @@ def _transfer(
         where.location,
         shards,
         sum(shard.nbytes for shard in shards),
-        sum(shard.variables for shard in shards),
+        files.variables,
         (),
         not options.dry_run,
         tuple(warnings),
@@ -155,13 +157,17 @@ def _collect(source: LocalDirectory, found: Resolved, limits: Limits) -> _Files:
     """What belongs to the checkpoint; all of it has to be there."""
     prefix = found.prefix
     needed: Counter[int] = Counter()
-    variables: Counter[int] = Counter()
+    entries: Counter[int] = Counter()
+    variables = 0
     with closing(source.open(index_name(prefix))) as file:
         index = BundleIndex(file, limits)
         for block in index.blocks():
             for entry in block:
-                if not entry.slices:
-                    variables[entry.shard] += 1
+                if entry.slices:
+                    variables += 1 - len(entry.slices)
+                else:
+                    variables += 1
+                    entries[entry.shard] += 1
                     needed[entry.shard] = max(needed[entry.shard], entry.offset + entry.size)
         count, index_stat = index.header.num_shards, file.stat
     on_disk = {entry.name: entry for entry in source.scan()}
@@ -172,8 +178,8 @@ def _collect(source: LocalDirectory, found: Resolved, limits: Limits) -> _Files:
         if number in needed and (stat is None or stat.size < needed[number]):
             raise _incomplete(found, join(source.path, name), stat, needed[number])
         if stat is not None:
-            shards.append((number, stat, variables[number]))
-    return _Files(index_stat, tuple(shards), count, on_disk.get(graph_name(prefix)))
+            shards.append((number, stat, entries[number]))
+    return _Files(index_stat, tuple(shards), count, variables, on_disk.get(graph_name(prefix)))
 
 
 def _write(

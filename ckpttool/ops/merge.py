@@ -166,7 +166,8 @@ def _conflict(sources: Sequence[BundleSource], conflicts: dict[bytes, list[int]]
     ]
     more = f"; and {len(conflicts) - _NAMED} more" if len(conflicts) > _NAMED else ""
     return RefusedError(
-        f"{len(conflicts)} variables are in more than one source",
+        f"{len(conflicts)} variable{'s are' if len(conflicts) > 1 else ' is'} in more than one "
+        "source",
         why="; ".join(named) + more,
         hint="choose with --on-conflict first, last or prefix, or with --take 'B:GLOB'",
         id="duplicate-key",

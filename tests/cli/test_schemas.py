@@ -63,6 +63,9 @@ DOCUMENTS: list[tuple[list[str], int]] = [
     (["cp", "mlp-v1", "copied/ckpt-2"], 0),
     (["cp", "damaged/flipped-bit", "copied/ckpt-3", "--salvage"], 3),
     (["mv", "module/encoder", "copied/ckpt-4", "-n"], 0),
+    (["cp", "partitioned", "copied/ckpt-9", "--link", "--verify"], 0),
+    (["repartition", "mlp-v1", "copied/ckpt-5", "--slice", "hidden/*=axis0:2", "-n"], 0),
+    (["merge", "two-shards", "dtypes/all", "-o", "copied/ckpt-7", "--link", "-n"], 0),
     (["repartition", "mlp-v1", "copied/ckpt-5", "--shards", "2"], 0),
     (["edit", "mlp-v1", "copied/ckpt-8", "--strip-optimizer"], 0),
     (["average", "keras3/@3", "keras3/@4", "-o", "copied/ckpt-6"], 0),
@@ -90,6 +93,12 @@ ERRORS: list[tuple[list[str], int]] = [
     (["list", "damaged/truncated-index"], 20),
     (["load", "damaged/missing-shard", "tower/kernel"], 20),
     (["load", "damaged/flipped-bit", "tower/kernel"], 20),
+    (["cp", "damaged/missing-shard", "copied/x"], 20),
+    (["cp", "mlp-v1", "nowhere/x"], 10),
+    (["mv", "savedmodel", "copied/x"], 31),
+    (["repartition", "mlp-v1", "mlp-v1", "--shards", "2"], 31),
+    (["average", "keras3/@3", "mlp-v1", "-o", "copied/x"], 31),
+    (["merge", "two-shards", "mlp-v1", "-o", "copied/x"], 31),
 ]
 
 

@@ -74,20 +74,27 @@ class RewriteView(View):
         result = self._result
         changes = result.changes
         if changes and not result.applied:
-            rows = [(one.variable, one.what, one.reason) for one in changes[:_SHOWN]]
+            reasons = {one.reason for one in changes}
+            rows: list[tuple[str, ...]] = [
+                (one.variable, one.what, one.reason) for one in changes[:_SHOWN]
+            ]
             columns = [
                 Column("variable"),
                 Column("change", prose=True),
                 Column("why", style="dim", prose=True),
             ]
+            if len(reasons) == 1:  # said once, not on every line
+                columns, rows = columns[:2], [row[:2] for row in rows]
             yield from screen.table(columns, rows)
             if len(changes) > _SHOWN:
                 yield f"… and {len(changes) - _SHOWN} more: all with --json\n"
+            if len(reasons) == 1 and reasons != {""}:
+                yield screen.text(screen.style(f"why: {escape(reasons.pop())}", "dim"))
             yield "\n"
         columns = [
             Column("data file"),
             Column("bytes", align="right"),
-            Column("variables", align="right", drop=1),
+            Column("entries", align="right", drop=1),
         ]
         yield from screen.table(
             columns,
@@ -96,11 +103,15 @@ class RewriteView(View):
                 for shard in result.shards
             ),
         )
-        done = "wrote" if result.applied else "would write"
+        done, would = ("moved to", "move to") if self.command == "mv" else ("wrote", "write")
+        if not result.applied:
+            done = f"would {would}"
         said = (
             f"{done} {escape(result.destination)}: {result.variables:,} variables, "
-            f"{bytes_text(result.nbytes)}, {len(changes):,} changed"
+            f"{bytes_text(result.nbytes)}"
         )
+        if changes:
+            said += f", {len(changes):,} changed"
         yield "\n" + screen.text(screen.style(said, "bold"))
         if not result.applied:
             yield "nothing was written (--dry-run)\n"

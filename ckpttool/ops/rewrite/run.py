@@ -56,7 +56,10 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShardResult:
-    """A data file that was written, or would be."""
+    """A data file that was written, or would be.
+
+    ``variables`` counts its entries: whole variables, and slices of others.
+    """
 
     path: str
     nbytes: int
@@ -72,7 +75,7 @@ class RewriteResult:
         destination: the prefix that was written.
         shards: its data files.
         nbytes: bytes of them together.
-        variables: how many entries have bytes there.
+        variables: how many there are; one in several slices is one.
         changes: what is different from the source.
         applied: false for a plan.
         warnings: what a person should know.
@@ -146,7 +149,7 @@ def carry_out(
         NoSpaceError, PermissionDeniedError, StorageError: as the system says.
     """
     warnings: list[str] = []
-    variables = len(bundle.tensors)
+    variables = bundle.variables
     _require_shards(source, bundle, options.limits)
     with open_directory(where.directory) as directory:
         if options.dry_run:

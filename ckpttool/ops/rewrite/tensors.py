@@ -167,6 +167,12 @@ class Bundle:
         """Bytes of all data files together."""
         return sum(tensor.content.nbytes for tensor in self.tensors)
 
+    @property
+    def variables(self) -> int:
+        """How many there are; a partitioned one is one."""
+        whole = sum(tensor.variable not in self.owners for tensor in self.tensors)
+        return whole + len(self.owners)
+
 
 def read_bundle(source: BundleSource) -> Bundle:
     """Every entry of an open checkpoint, in the order of the bytes in its data files.
