@@ -7,6 +7,7 @@ in the test's own process through `tests/support/tf_write.py`.
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,11 @@ import pytest
 from ckpttool.sources import settling
 from tests.support import command
 from tests.support.command import ROOT, RunCli
+
+# A shell starts what runs in the background with SIGINT ignored, and children inherit
+# that: the tests of signals would test nothing.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _shared(*parts: str) -> Path:

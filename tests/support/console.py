@@ -128,6 +128,9 @@ def _read_all(terminal: int) -> bytes:
 
 
 def _clean(text: str) -> str:
-    """Without escape sequences and trailing spaces, which Markdown editors remove."""
+    """What stays on the screen, without trailing spaces, which Markdown editors remove.
+
+    A carriage return starts the line anew: so does a progress bar on a slow machine.
+    """
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
-    return "\n".join(line.rstrip() for line in text.split("\n"))
+    return "\n".join(line.rpartition("\r")[2].rstrip() for line in text.split("\n"))
