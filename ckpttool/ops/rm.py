@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from ckpttool.errors import ChangedError, CkpttoolError, RefusedError, UsageError
 from ckpttool.formats.state import CheckpointState
 from ckpttool.limits import Limits, default_limits
-from ckpttool.ops.prune.apply import finish_interrupted
+from ckpttool.ops.prune.apply import finish_interrupted, interrupted
 from ckpttool.ops.prune.execute import Carried, carry_out
 from ckpttool.ops.prune.facts import own_name
 from ckpttool.ops.prune.pins import PINS_NAME, match_pins, read_pins
@@ -40,7 +40,8 @@ class RmRun:
     """What goes out of one directory.
 
     ``latest`` is what the state file is to call latest where that changes; ``state`` the
-    change of the state file; ``carried`` what came of it, once it was done.
+    change of the state file; ``carried`` what came of it, once it was done. ``finishing``
+    are those whose removal was killed half-way: what is left of them goes.
     """
 
     directory: str
@@ -49,6 +50,7 @@ class RmRun:
     state: StateChange | None = None
     warnings: tuple[str, ...] = ()
     carried: Carried | None = None
+    finishing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class RmPlan:
     @property
     def count(self) -> int:
         """How many checkpoints go."""
-        return sum(len(run.removals) for run in self.runs)
+        return sum(len(run.removals) + len(run.finishing) for run in self.runs)
 
 
 def plan_rm(
@@ -115,7 +117,7 @@ def rm(
     done = []
     for run in plan.runs:
         with open_directory(run.directory) as directory, DirectoryLock(directory) as lock:
-            finish_interrupted(directory)
+            finished = finish_interrupted(directory)
             wanted = [removal.prefix for removal in run.removals]
             fresh = _plan_run(directory, wanted, plan.min_age, limits)
             if fresh.removals != run.removals:
@@ -133,6 +135,7 @@ def rm(
                 state_first=True,
                 progress=progress,
             )
+        carried.removed.prefixes += [name for name in run.finishing if name in finished]
         if lock.taken_over:
             carried.warnings.append(lock.note)
         done.append(replace(fresh, carried=carried))
@@ -161,9 +164,12 @@ def _plan_run(
 ) -> RmRun:
     found = survey(directory, limits)
     now = time.time()
+    begun = {removal.prefix for removal in interrupted(directory)} - found.stored.keys()
     chosen = {
         stored.prefix: stored
-        for stored in (_named(directory, found, name, limits) for name in wanted)
+        for stored in (
+            _named(directory, found, name, limits) for name in wanted if name not in begun
+        )
     }
     _refuse_pinned(directory, chosen)
     removals = []
@@ -177,7 +183,12 @@ def _plan_run(
         if removal is None:
             raise _in_flight(join(directory.path, stored.prefix), "it changed just now")
         removals.append(removal)
-    run = RmRun(directory.path, tuple(removals), warnings=tuple(_others(directory, found, chosen)))
+    run = RmRun(
+        directory.path,
+        tuple(removals),
+        warnings=tuple(_others(directory, found, chosen)),
+        finishing=tuple(name for name in wanted if name in begun),
+    )
     return _with_state(directory, found, run, set(chosen), min_age, now, limits)
 
 
@@ -201,7 +212,7 @@ def _named(directory: LocalDirectory, found: Survey, name: str, limits: Limits) 
 
 
 def _refuse_pinned(directory: LocalDirectory, chosen: dict[str, Stored]) -> None:
-    pinned, _ = match_pins(read_pins(directory), chosen)
+    pinned, _ = match_pins(directory, read_pins(directory), chosen)
     for name, pin in pinned.items():
         raise RefusedError(
             f"{join(directory.path, name)} is pinned",

@@ -54,7 +54,7 @@ class DirectoryLock:
                 os.close(self._fd)  # its last holder removed it while we opened it
             self.taken_over = self._note()
             os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, f"process {os.getpid()} on {os.uname().nodename}".encode(), 0)
+            self._say_who()
         except OSError as error:
             held = error.errno in {errno.EAGAIN, errno.EACCES} and self._fd >= 0
             note = self._note() if held else ""
@@ -81,6 +81,14 @@ class DirectoryLock:
         except OSError:
             pass  # the kernel lets go of it all the same
         self._close()
+
+    def _say_who(self) -> None:
+        """Leave a note in the file; on a full disk it holds as well without."""
+        try:
+            os.pwrite(self._fd, f"process {os.getpid()} on {os.uname().nodename}".encode(), 0)
+        except OSError as error:
+            if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                raise
 
     @property
     def note(self) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from ckpttool.cli import options
 from ckpttool.cli.output import Output
@@ -163,9 +165,20 @@ def command(out: Output, /, directory: str, **given: Any) -> int:  # noqa: ANN40
             why="each is another thing to do",
             hint="ckpttool prune --help",
         )
+    looking = [f"--{name.replace('_', '-')}" for name in ("dry_run", "check") if given[name]]
+    if looking and any(given[mode] for mode in ("undo", "empty_trash", "watch")):
+        mode = next(one for one in ("undo", "empty_trash", "watch") if given[one])
+        raise UsageError(
+            f"{looking[0]} does not go with --{mode.replace('_', '-')}",
+            why="a plan is made of a policy, and is not watched",
+            hint=f"ls -R {shlex.quote(directory)}/.ckpttool-trash shows the trash"
+            if mode != "watch"
+            else "leave --watch out to see what would go now",
+        )
     if given["undo"] or given["empty_trash"]:
         return _trash(out, directory, emptying=given["empty_trash"], yes=given["yes"])
     if given["apply_file"]:
+        _refuse_settings()
         return _apply_saved(out, directory, given)
     if given["recursive"]:
         return _recursive(out, directory, make_request(**_settings(given)), given)
@@ -182,6 +195,23 @@ def command(out: Output, /, directory: str, **given: Any) -> int:  # noqa: ANN40
     if given["dry_run"] or given["check"] or plan.empty:
         return out.show(PruneView(plan, check=given["check"]))
     return _apply(out, plan, given)
+
+
+def _refuse_settings() -> None:
+    """A saved plan is carried out as it was saved: nothing can be added to it."""
+    context = click.get_current_context()
+    said = [
+        param.opts[-1]
+        for param in context.command.params
+        if param.name in _SETTINGS
+        and context.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
+    ]
+    if said:
+        raise UsageError(
+            f"{said[0]} does not go with --apply",
+            why="the plan is carried out as it was saved",
+            hint="make a new plan with --plan",
+        )
 
 
 def _settings(given: dict[str, Any]) -> dict[str, Any]:
@@ -255,6 +285,8 @@ def _watch(out: Output, directory: str, request: Request, given: dict[str, Any])
 
     if not given["yes"]:
         out.confirm(f"Prune {directory} every {given['watch']:g} seconds without asking?")
+    plan_prune(directory, request)  # what cannot work at all is said at once
+    request = replace(request, idle_pins=True)  # what is pinned may go another way later
     rounds = 0
     with finishing() as wait:
         for one in watch(

@@ -147,10 +147,9 @@ class UndoView(View):
         if result.refused and not result.emptied:
             warnings.append("the state file was not restored: not everything came back")
         if result.state == "changed":
-            where = shlex.quote(result.directory)
             warnings.append(
-                "the state file was written by another program since, and its word stands; "
-                f"ckpttool state {where} --fix rebuilds its list"
+                "the state file was written since, and its word stands: what came back is not "
+                f"in its list (ckpttool state {shlex.quote(result.directory)} --set-latest NAME)"
             )
         return warnings
 

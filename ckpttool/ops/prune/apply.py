@@ -12,7 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ckpttool.errors import ChangedError, CkpttoolError, NotFoundError, UnsafeError
+from ckpttool.errors import (
+    ChangedError,
+    CkpttoolError,
+    NoSpaceError,
+    NotFoundError,
+    UnsafeError,
+)
 from ckpttool.ops.prune.removal import (
     Removal,
     decode_json,
@@ -20,7 +26,7 @@ from ckpttool.ops.prune.removal import (
     removals_from,
     removals_to,
 )
-from ckpttool.ops.prune.trash import Trash, tidy
+from ckpttool.ops.prune.trash import Trash, finish_undo, tidy
 from ckpttool.storage.base import FileStat
 from ckpttool.storage.local import LocalDirectory
 
@@ -62,7 +68,13 @@ def remove(
     the state file. One that was changed since it was looked at is skipped; one that the
     system refuses is reported, and the others go on.
     """
-    _write_journal(directory, removals, trash)
+    try:
+        _write_journal(directory, removals, trash)
+    except NoSpaceError:
+        # A full disk is when one prunes. Without a journal a kill leaves data files without
+        # an index, which look like nothing whole and are what --broken removes.
+        if trash is not None:
+            raise
     removed = _carry_out(directory, removals, trash, progress)
     finish(removed)
     if not removed.failed:
@@ -89,6 +101,7 @@ def finish_interrupted(directory: LocalDirectory) -> list[str]:
         CkpttoolError: the system does not let go of a file; the journal stays.
     """
     tidy(directory)
+    finish_undo(directory)
     journal = _read_journal(directory)
     if journal is None:
         return []

@@ -11,11 +11,15 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from ckpttool.errors import RefusedError
 from ckpttool.limits import Limits
 from ckpttool.ops.prune.metrics import best_rule
 from ckpttool.ops.prune.pins import PINS_NAME, match_pins, read_pins
+from ckpttool.ops.prune.preserved import preserved
+from ckpttool.ops.prune.proof import Proof
+from ckpttool.ops.prune.state_files import names_in, refuse_unreadable, states_in
 from ckpttool.ops.prune.survey import Stored, Survey
-from ckpttool.ops.prune.wholeness import missing, missing_by_names
+from ckpttool.ops.prune.wholeness import Judgement, judge, missing_by_names
 from ckpttool.policy.facts import (
     CheckpointFacts,
     LeftoverFacts,
@@ -28,7 +32,7 @@ from ckpttool.sources.filenames import STATE_FILE
 from ckpttool.sources.run import ListedPath
 from ckpttool.sources.state_paths import Located, Lost, StatePaths
 from ckpttool.sources.step import step_inside
-from ckpttool.storage import stat_path
+from ckpttool.storage import open_directory, stat_path
 from ckpttool.storage.local import LocalDirectory
 
 __all__ = ["Gathered", "Request", "decide_proven", "gather", "own_name"]
@@ -39,12 +43,15 @@ class Request:
     """What a person asks for: settings, and what is still to be read from files.
 
     ``best`` are texts ``FILE:METRIC:min|max:N``; ``state_name`` is the run's state file.
+    State files of the directories from the run's own up to ``root`` may name its checkpoints
+    too; empty where none above is of interest.
     """
 
     retention: Retention
     pins: tuple[str, ...] = ()
     best: tuple[str, ...] = ()
     state_name: str = STATE_FILE
+    root: str = ""
 
 
 @dataclass(slots=True)
@@ -64,30 +71,52 @@ def gather(directory: LocalDirectory, found: Survey, request: Request, limits: L
     """Everything that the policy has to know.
 
     Raises:
-        CorruptError: the state file cannot be read, so what it protects is not known.
+        CorruptError: a state file cannot be read, so what it protects is not known.
         CkpttoolError: pins or metrics cannot be read; see there.
     """
     state_file = found.run.state_file
     if state_file is not None and state_file.error is not None:
         raise state_file.error
+    for other in found.others:
+        refuse_unreadable(other)
     result = Gathered(RunFacts(()), request.retention)
     listed = _listed(found, result)
     named = _named(directory, found, result)
+    if request.root:
+        _name_from_above(directory, request.root, limits, named)
     pins = read_pins(directory)
-    pinned_here, _ = match_pins(pins, found.stored)
-    pinned, idle = match_pins(request.pins, found.stored)
-    result.warnings += [f"--pin {pin} matches no checkpoint" for pin in idle]
+    pinned_here, idle = match_pins(directory, pins, found.stored)
+    result.warnings += [f"{PINS_NAME}: {pin} matches no checkpoint" for pin in idle]
+    pinned, idle = match_pins(directory, request.pins, found.stored)
+    if idle and request.idle_pins:
+        result.warnings += [f"--pin {pin} matches no checkpoint" for pin in idle]
+    elif idle:
+        raise RefusedError(
+            f"--pin {idle[0]} matches no checkpoint of {directory.path}",
+            why="what it was to protect would go",
+            hint="look at the names with ckpttool inspect; or leave the pin out",
+            id="pin-matches-nothing",
+        )
     labels = {name: f"{PINS_NAME}: {pin}" for name, pin in pinned_here.items()}
     labels |= {name: f"--pin {pin}" for name, pin in pinned.items()}
     state = state_file.state if state_file else None
     stamped = bool(state and state.all_model_checkpoint_timestamps)
     last_preserved = (state.last_preserved_timestamp or 0.0) if state else 0.0
-    preserved = _preserved(found, listed, last_preserved) if stamped else {}
+    kept = preserved(directory, found, listed, last_preserved if stamped else None, limits)
+    proof = Proof(directory, found)
+    changes: dict[str, int] = defaultdict(int)
+    for item in found.run.leftovers:
+        changes[item.prefix] = max(changes[item.prefix], found.left_ns[item.name])
     by_step = request.retention.order == "step"
     checkpoints = []
     for prefix, stored in found.stored.items():
         place, stamp = listed.get(prefix, (None, None))
-        lack = missing(directory, stored, limits) if missing_by_names(stored) else ""
+        judgement = Judgement()
+        changed = stored.changed_ns
+        if missing_by_names(stored):
+            judgement = proven_broken(directory, proof, stored, limits)
+            # A copy that is under way may have given its files old times.
+            changed = max([changed, changes[prefix], *map(directory.newest_change, stored.names)])
         step = step_inside(directory, prefix, limits) if by_step and stored.v2 else None
         checkpoints.append(
             CheckpointFacts(
@@ -95,21 +124,29 @@ def gather(directory: LocalDirectory, found: Survey, request: Request, limits: L
                 series=stored.series,
                 number=stored.number,
                 saved=stored.saved_ns / 1e9,
-                changed=stored.changed_ns / 1e9,
+                changed=changed / 1e9,
                 nbytes=stored.nbytes,
                 step=step,
-                missing=lack,
+                missing=judgement.broken,
+                unknown=judgement.unknown,
+                v2=stored.v2 is not None,
                 listed=place,
                 stamp=stamp,
                 named_by=tuple(named.get(prefix, ())),
                 pinned=labels.get(prefix, ""),
-                preserved="" if lack else preserved.get(prefix, ""),
+                preserved="" if judgement.broken else kept.get(prefix, ""),
             )
         )
     result.facts = RunFacts(
         tuple(checkpoints),
         tuple(
-            LeftoverFacts(item.name, item.mtime_ns / 1e9, item.nbytes, item.why)
+            LeftoverFacts(
+                item.name,
+                found.left_ns[item.name] / 1e9,
+                item.nbytes,
+                item.why,
+                proof.leftover(item),
+            )
             for item in found.run.leftovers
             if item.prefix not in found.opaque
         ),
@@ -124,40 +161,67 @@ def gather(directory: LocalDirectory, found: Survey, request: Request, limits: L
 def decide_proven(
     directory: LocalDirectory,
     gathered: Gathered,
-    stored: Mapping[str, Stored],
+    found: Survey,
     limits: Limits,
     now: float,
 ) -> Outcome:
-    """Decide, and decide again until every checkpoint that counts is proven to be whole.
+    """Decide, and decide again until all that counts is whole, and all that goes a checkpoint.
 
     Raises:
         CkpttoolError: as ``policy.retention.decide``.
     """
     facts = gathered.facts
+    proof = Proof(directory, found)
+    judged: set[str] = set()
     proven: set[str] = set()
     while True:
         outcome = decide(facts, gathered.retention, now)
-        broken = {}
-        for prefix in outcome.counted - proven:
-            why = missing(directory, stored[prefix], limits)
-            if why:
-                broken[prefix] = why
-            proven.add(prefix)
-        if not broken:
+        broken: dict[str, str] = {}
+        unknown: dict[str, str] = {}
+        changed: dict[str, float] = {}
+        for prefix in outcome.counted - judged:
+            stored = found.stored[prefix]
+            judgement = proven_broken(directory, proof, stored, limits)
+            if judgement.broken:
+                broken[prefix] = judgement.broken
+                changed[prefix] = max(map(directory.newest_change, stored.names)) / 1e9
+            if judgement.unknown:
+                unknown[prefix] = judgement.unknown
+            judged.add(prefix)
+        for decision in outcome.of("delete"):
+            prefix = decision.checkpoint.prefix
+            if prefix not in proven | judged and not decision.checkpoint.missing:
+                if why := proof.checkpoint(found.stored[prefix]):
+                    unknown[prefix] = why
+                proven.add(prefix)
+        if not broken and not unknown:
             return outcome
-        facts = with_missing(facts, broken)
+        facts = with_missing(facts, broken, unknown, changed)
+
+
+def proven_broken(
+    directory: LocalDirectory, proof: Proof, stored: Stored, limits: Limits
+) -> Judgement:
+    """As ``judge``, but what is not proven to be a checkpoint of the run is not broken either."""
+    judgement = judge(directory, stored, limits)
+    if judgement.broken and (why := proof.checkpoint(stored)):
+        return Judgement(unknown=why)
+    return judgement
 
 
 def own_name(item: ListedPath) -> str:
     """The name of a checkpoint of this directory that a stored path means; else empty.
 
-    An absolute path that leads to something is that, even if a checkpoint of its name is
+    A path that leads to something elsewhere is that, even if a checkpoint of its name is
     here too: what is elsewhere is never acted on, nor on its strength what is here.
     """
     place = item.found
     if not isinstance(place, Located) or not place.own:
         return ""
-    if place.how == "moved" and os.path.isabs(item.stored) and _leads_somewhere(item.stored):
+    if place.how == "moved" and (
+        _leads_somewhere(os.path.join(place.directory, item.stored))
+        or ("/" in item.stored and _leads_somewhere(item.stored))
+    ):
         return ""
     return place.prefix
 
@@ -207,6 +271,8 @@ def _named(directory: LocalDirectory, found: Survey, result: Gathered) -> dict[s
         name = latest.found.prefix if isinstance(latest.found, Located) else ""
         if name in found.stored:
             named[name].append(f"{found.state_name} as the latest")
+    for prefix, who in found.named.items():
+        named[prefix] += who
     for other in found.others:
         if other.state is None:
             continue
@@ -221,29 +287,17 @@ def _named(directory: LocalDirectory, found: Survey, result: Gathered) -> dict[s
     return named
 
 
-def _preserved(
-    found: Survey, listed: Mapping[str, tuple[int, float | None]], last_preserved: float
-) -> dict[str, str]:
-    """Unlisted ones that a CheckpointManager may have preserved.
-
-    What it preserves it takes off its list, so "unlisted" can mean "protected". It is
-    older than all that is listed; a copied file's time does not show that, but its number does.
-    """
-    here = [name for name in listed if name in found.stored]
-    series = {found.stored[name].series for name in here}
-    lowest: dict[str, int] = {}
-    for name in here:
-        number = found.stored[name].number
-        if number is not None:
-            kind = found.stored[name].series
-            lowest[kind] = min(number, lowest.get(kind, number))
-    preserved = {}
-    for name, stored in found.stored.items():
-        if name in listed or (series and stored.series not in series):
-            continue
-        early = stored.number is not None and stored.number < lowest.get(stored.series, 0)
-        if early or stored.saved_ns / 1e9 <= last_preserved + 1:
-            preserved[name] = (
-                "unlisted and older than what is listed: TensorFlow may have preserved it"
-            )
-    return preserved
+def _name_from_above(
+    directory: LocalDirectory, root: str, limits: Limits, named: dict[str, list[str]]
+) -> None:
+    """What the state files of the directories above name, as far up as ``root``."""
+    own = directory.itself()
+    top = os.path.realpath(root)
+    path = os.path.realpath(directory.path or ".")
+    while path != top and path.startswith(os.path.join(top, "")):
+        path = os.path.dirname(path)
+        with open_directory(path) as above:
+            for state in states_in(above, limits):
+                refuse_unreadable(state)
+                for prefix in names_in(above, state, own):
+                    named[prefix].append(state.path)

@@ -7,7 +7,7 @@ others from being pruned.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ckpttool.errors import CkpttoolError, NotFoundError
 from ckpttool.limits import Limits
@@ -68,6 +68,9 @@ def plan_many(root: str, request: Request, limits: Limits | None = None) -> list
         UsageError, RefusedError: the settings make no sense for any run.
     """
     reports = []
+    # A run's checkpoints may be named by the state file of a directory above it.
+    request = replace(request, root=root)
+    request = replace(request, idle_pins=True)  # a pin may mean a checkpoint of one run
     for path in find_runs(root, request.state_name):
         try:
             reports.append(RunReport(path, plan_prune(path, request, limits=limits)))

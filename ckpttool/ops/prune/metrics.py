@@ -6,12 +6,14 @@ with a header. A record belongs to the checkpoint that it names, or to the one o
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from ckpttool.errors import CorruptError, LimitError, NotFoundError, RefusedError, UsageError
 from ckpttool.policy.facts import BestRule, CheckpointFacts
+from ckpttool.sources.filenames import split_part
 from ckpttool.storage import open_directory, stat_path
 
 __all__ = ["best_rule", "parse_best"]
@@ -60,7 +62,9 @@ def best_rule(text: str, directory: str, checkpoints: Sequence[CheckpointFacts])
     for name, step, value in _readings(path, metric):
         records += 1
         if name is not None:
-            by_name[os.path.basename(name).removesuffix(".index")] = value
+            base = os.path.basename(name)
+            part = split_part(base)
+            by_name[part.prefix if part else base] = value
         elif step is not None:
             by_step[step] = value
     scores = {}
@@ -73,8 +77,8 @@ def best_rule(text: str, directory: str, checkpoints: Sequence[CheckpointFacts])
     if not scores:
         raise RefusedError(
             f"--keep-best {text} matches no checkpoint",
-            why=f"{records} records of {path} have a number {metric}, and none of them names a "
-            "checkpoint or the step of one",
+            why=f"{records} records of {path} have a finite number {metric}, and none of "
+            "them names a checkpoint or the step of one",
             hint=f"records need one of {', '.join(_NAMES)}, or of {', '.join(_STEPS)}",
             id="metrics-match-nothing",
         )
@@ -157,7 +161,7 @@ def _read(path: str) -> str:
     with open_directory(folder) as directory:
         file = directory.open(name)
         try:
-            return file.pread(0, file.stat.size).decode("utf-8", "replace")
+            return file.pread(0, file.stat.size).decode("utf-8-sig", "replace")
         finally:
             file.close()
 
@@ -166,9 +170,11 @@ def _number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
-        return float(value)
+        number = float(value)
     except (ValueError, OverflowError):
         return None
+    # What has diverged is no best, whichever way it is looked for.
+    return number if math.isfinite(number) else None
 
 
 def _step(value: object) -> int | None:

@@ -12,9 +12,10 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Literal, Self
 
 from ckpttool.errors import (
+    ChangedError,
     CkpttoolError,
     CorruptError,
     NotFoundError,
@@ -36,8 +37,10 @@ __all__ = [
     "TRASH_NAME",
     "Restored",
     "SavedState",
+    "StateNow",
     "Trash",
     "empty_trash",
+    "finish_undo",
     "tidy",
     "trash_ids",
     "undo",
@@ -57,12 +60,16 @@ class SavedState:
     after: bytes | None
 
 
+#: What an undo made of the state file; ``changed``: another's word stands there.
+StateNow = Literal["unchanged", "restored", "changed"]
+
+
 @dataclass(slots=True)
 class Restored:
     """What an undo came to: prefixes that are back, those that are not and why."""
 
     id: str
-    state: SavedState | None
+    state_now: StateNow = "unchanged"
     prefixes: list[str] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
     nbytes: int = 0
@@ -102,16 +109,32 @@ class Trash:
         except (NotFoundError, UnsafeError):
             raise _no_such(directory, id) from None
 
-    def record(self, removals: Sequence[Removal], state: SavedState | None) -> None:
-        """Write the manifest: what is here, and the state file before and after."""
+    def record(
+        self, removals: Sequence[Removal], state: SavedState | None, *, undoing: bool = False
+    ) -> None:
+        """Write the manifest: what is here, the state file before and after, what goes on.
+
+        With ``undoing`` it says that files are being given back, so that whoever comes next
+        finishes that if it is killed.
+        """
         record = {
             "schema": _SCHEMA,
+            "undoing": undoing,
             "removals": removals_to(removals),
             "state": state and [state.name, _encoded(state.before), _encoded(state.after)],
         }
         with self._home.create(_MANIFEST, overwrite=True) as file:
             file.write(encode_json(record))
             file.commit()
+
+    def is_undoing(self) -> bool:
+        """Whether an undo of it was begun and not finished."""
+        file = self._home.open(_MANIFEST)
+        try:
+            record = decode_json(file.pread(0, file.stat.size), file.path, _SCHEMA)
+        finally:
+            file.close()
+        return record.get("undoing") is True
 
     def manifest(self) -> tuple[tuple[Removal, ...], SavedState | None]:
         """What is here, and the state file.
@@ -145,7 +168,8 @@ class Trash:
         """Move a checkpoint's files back, the index last; returns the bytes moved.
 
         Raises:
-            RefusedError: id ``exists``: one of the names is taken again; nothing is moved.
+            RefusedError: id ``exists``: one of the names is taken again; id
+                ``trash-incomplete``: a file is gone. Nothing is moved.
             ChangedError: what lies in the trash is not what was put there.
         """
         if removal.folder and self._home.stat(removal.folder) is None:
@@ -155,6 +179,17 @@ class Trash:
             if removal.folder:
                 target = stack.enter_context(directory.directory(removal.folder, create=True))
             here = [file for file in removal.files if home.stat(file.name) is not None]
+            for file in removal.files:
+                if file.name.endswith(TEMPORARY_SUFFIX):
+                    continue  # our own, half-written: `tidy` takes such out of the trash
+                there = target.stat(file.name)
+                if file not in here and (there is None or there.inode != file.inode):
+                    raise RefusedError(
+                        f"{removal.prefix} is not complete any more",
+                        why=f"{file.name} is neither in the trash nor back in its place",
+                        hint="what is left of it stays in the trash",
+                        id="trash-incomplete",
+                    )
             for file in here:
                 if target.stat(file.name) is not None:
                     raise RefusedError(
@@ -265,8 +300,8 @@ def _has_manifest(trash: LocalDirectory, name: str) -> bool:
 def undo(directory: LocalDirectory, id: str = "") -> Restored:
     """Give back what a removal put into the trash (default: the last one).
 
-    The caller holds the lock, and restores the state file. One whose name is taken again
-    stays in the trash, and so does the manifest then.
+    The caller holds the lock. When all is back, so is the state file's text. One whose name
+    is taken again stays in the trash, and so does the manifest then.
 
     Raises:
         NotFoundError: id ``trash-not-found``: nothing is there to be undone.
@@ -276,19 +311,58 @@ def undo(directory: LocalDirectory, id: str = "") -> Restored:
         raise _no_such(directory, id)
     trash = Trash.existing(directory, id or ids[-1])
     removals, state = trash.manifest()
-    restored = Restored(trash.id, state)
+    restored = Restored(trash.id)
+    trash.record(removals, state, undoing=True)
+    left = []
     for removal in removals:
         try:
             moved = trash.give_back(directory, removal)
         except CkpttoolError as error:
             restored.refused.append((removal.prefix, str(error)))
+            left.append(removal)
             continue
         if moved:
             restored.prefixes.append(removal.prefix)
             restored.nbytes += moved
-    if not restored.refused:
-        trash.close(directory)
+    if restored.refused:
+        trash.record(left, state)
+        return restored
+    if state is not None:
+        restored.state_now = _restore_state(directory, state)
+    trash.close(directory)
     return restored
+
+
+def finish_undo(directory: LocalDirectory) -> list[Restored]:
+    """Finish every undo that was killed, and say what came back; the caller holds the lock."""
+    return [
+        undo(directory, name)
+        for name in trash_ids(directory)
+        if Trash.existing(directory, name).is_undoing()
+    ]
+
+
+def _restore_state(directory: LocalDirectory, saved: SavedState) -> StateNow:
+    """Give the state file its old text, if it still says what the removal wrote."""
+    seen = directory.stat(saved.name)
+    now = None
+    if seen is not None:
+        file = directory.open(saved.name)
+        try:
+            now = file.pread(0, file.stat.size)
+        finally:
+            file.close()
+    if now == saved.before:
+        return "unchanged"
+    if now != saved.after:
+        return "changed"
+    try:
+        with directory.create(saved.name, overwrite=seen is not None, expected=seen) as new:
+            new.write(saved.before)
+            new.commit()
+    except (ChangedError, RefusedError):
+        return "changed"
+    return "restored"
 
 
 def empty_trash(directory: LocalDirectory) -> tuple[list[str], int]:

@@ -7,13 +7,10 @@ another program wrote it since, that program's word stands.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
-from ckpttool.errors import ChangedError, RefusedError
 from ckpttool.ops.prune.apply import finish_interrupted
-from ckpttool.ops.prune.trash import SavedState, empty_trash, undo
+from ckpttool.ops.prune.trash import StateNow, empty_trash, finish_undo, undo
 from ckpttool.storage import open_directory
-from ckpttool.storage.local import LocalDirectory
 from ckpttool.storage.lock import DirectoryLock
 
 __all__ = ["UndoResult", "empty", "take_back"]
@@ -32,7 +29,7 @@ class UndoResult:
     prefixes: list[str] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
     nbytes: int = 0
-    state: Literal["unchanged", "restored", "changed"] = "unchanged"
+    state: StateNow = "unchanged"
 
 
 def take_back(path: str, id: str = "") -> UndoResult:
@@ -43,19 +40,19 @@ def take_back(path: str, id: str = "") -> UndoResult:
         CorruptError: id ``record-corrupt``.
     """
     with open_directory(path) as directory, DirectoryLock(directory):
-        # A removal that was interrupted is completed first, so that undo meets whole ones.
+        # An undo that was killed is what was asked for, and is finished; and a removal that
+        # was interrupted is completed first, so that undo meets whole ones.
+        resumed = finish_undo(directory)
         finish_interrupted(directory)
-        restored = undo(directory, id)
-        result = UndoResult(
+        restored = resumed[-1] if resumed and not id else undo(directory, id)
+        return UndoResult(
             path,
             restored.id,
             prefixes=restored.prefixes,
             refused=restored.refused,
             nbytes=restored.nbytes,
+            state=restored.state_now,
         )
-        if restored.state is not None and not restored.refused:
-            result.state = _restore_state(directory, restored.state)
-        return result
 
 
 def empty(path: str) -> UndoResult:
@@ -68,27 +65,3 @@ def empty(path: str) -> UndoResult:
         finish_interrupted(directory)
         prefixes, freed = empty_trash(directory)
         return UndoResult(path, emptied=True, prefixes=prefixes, nbytes=freed)
-
-
-def _restore_state(
-    directory: LocalDirectory, saved: SavedState
-) -> Literal["unchanged", "restored", "changed"]:
-    seen = directory.stat(saved.name)
-    now = None
-    if seen is not None:
-        file = directory.open(saved.name)
-        try:
-            now = file.pread(0, file.stat.size)
-        finally:
-            file.close()
-    if now == saved.before:
-        return "unchanged"
-    if now != saved.after:
-        return "changed"
-    try:
-        with directory.create(saved.name, overwrite=seen is not None, expected=seen) as new:
-            new.write(saved.before)
-            new.commit()
-    except (ChangedError, RefusedError):
-        return "changed"
-    return "restored"
