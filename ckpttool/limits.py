@@ -8,11 +8,13 @@ raises (or lowers) single limits for one run; the Python calls take a ``Limits``
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 
-from ckpttool.errors import UsageError
+from ckpttool.errors import LimitError, UsageError
 
-__all__ = ["Limits", "default_limits", "parse_size"]
+__all__ = ["Limits", "default_limits", "parse_size", "within_memory"]
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -41,12 +43,14 @@ class Limits:
     rank: int = 254
     #: Shards that a header may claim.
     shards: int = 99_999
-    #: A scalar string that is read whole: the object graph.
-    object_graph_bytes: int = 512 * 2**20
-    #: Nodes of an object graph.
-    object_graph_nodes: int = 5_000_000
-    #: Elements of a string variable.
-    string_elements: int = 50_000_000
+    #: The object graph, which is read whole; that of 100,000 variables has 20 MB.
+    object_graph_bytes: int = 64 * 2**20
+    #: Nodes of an object graph; links of all kinds are four times as many at most.
+    object_graph_nodes: int = 1_000_000
+    #: Elements of a string variable whose values are asked for.
+    string_elements: int = 10_000_000
+    #: Its bytes as stored.
+    string_bytes: int = 2**30
     #: The `checkpoint` state file.
     state_bytes: int = 16 * 2**20
     #: Values (paths, timestamps) of a state file.
@@ -67,6 +71,26 @@ def parse_size(text: str) -> int:
     if not digits.isascii() or not digits.isdigit():
         raise ValueError(f"not a size: {text!r}")
     return int(digits) * _UNITS[unit]
+
+
+@contextmanager
+def within_memory(what: str) -> Iterator[None]:
+    """Treat memory that runs out as a limit that ``what`` is over.
+
+    For what can be done without, so that the rest goes on.
+
+    Raises:
+        LimitError: id ``out-of-memory``.
+    """
+    try:
+        yield
+    except MemoryError:
+        raise LimitError(
+            f"{what} does not fit into memory",
+            why="the system gave no more",
+            hint="raise the limit of this process (ulimit -v)",
+            id="out-of-memory",
+        ) from None
 
 
 def default_limits() -> Limits:

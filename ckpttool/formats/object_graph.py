@@ -51,6 +51,11 @@ _KEY_TAG = 0x1A
 _SHORTEST_VARIABLE = _OPENING_SIZE + 6
 
 
+#: Names that are remembered, and sets of them; a file of names that are all different would
+#: fill the memory with what is never met again.
+_REMEMBERED = 2**16
+
+
 class Slot(NamedTuple):
     """The variable (a node) that ``optimizer`` keeps for the variable ``original``."""
 
@@ -295,7 +300,9 @@ class _Parser:
             label = data[at + 2 : after]
             name = labels.get(label)
             if name is None:
-                name = labels[label] = label.decode("utf-8", "surrogateescape")
+                name = label.decode("utf-8", "surrogateescape")
+                if len(labels) < _REMEMBERED:
+                    labels[label] = name
             ids.append(child)
             names.append(name)
             pos = after
@@ -303,7 +310,9 @@ class _Parser:
 
     def _add_edges(self, node: int, ids: list[int], names: list[str]) -> None:
         shared = tuple(names)
-        self._edges[node] = ids, self._names.setdefault(shared, shared)
+        if len(self._names) < _REMEMBERED:
+            shared = self._names.setdefault(shared, shared)
+        self._edges[node] = ids, shared
         self._links += len(ids)
         self._check_links()
 
@@ -376,7 +385,8 @@ class _Parser:
                 start, pos = self._span(pos, stop)
                 label = data[start:pos]
                 name = self._labels.get(label) or self._text((start, pos))
-                self._labels[label] = name
+                if len(self._labels) < _REMEMBERED:
+                    self._labels[label] = name
             else:
                 original, name, variable = self._unusual_slot(pos, stop, original, name, variable)
                 break

@@ -23,7 +23,7 @@ from ckpttool.formats.crc32c import crc, extend, mask
 from ckpttool.limits import Limits
 from ckpttool.storage.base import ReadableFile
 
-__all__ = ["read_strings", "string_checksum", "variant_checksum"]
+__all__ = ["read_strings", "require_bounded", "string_checksum", "variant_checksum"]
 
 _PIECE = 2**20
 _AT_ONCE = 2**16
@@ -60,32 +60,71 @@ def read_strings(
     count: int,
     *,
     big_endian: bool = False,
-    limits: Limits,
+    expected: int | None = None,
 ) -> tuple[list[bytes], int]:
     """The elements of a string variable in C order, and its checksum as above.
 
+    What takes much memory is summed up in pieces first, and held only if it is what is
+    ``expected``: a file may claim gigabytes that were never written. Needs the bytes once,
+    and 24 bytes and an object an element; the caller has bounded both (`require_bounded`).
+
+    Args:
+        file, offset, size, count, big_endian: as ``string_checksum``.
+        expected: the checksum that they should have; None: whatever it is.
+
+    Returns:
+        The elements (none where another checksum is expected), and the checksum.
+
     Raises:
         CorruptError, IncompleteError: as ``string_checksum``.
-        LimitError: id ``limit-string-elements``.
     """
     span = _Span(file, offset, size, "strings-malformed")
     span.expect(count, 1, _CHECKSUM_BYTES)
+    if expected is not None and size > _PIECE:
+        found = string_checksum(file, offset, size, count, big_endian=big_endian)
+        if found != expected:
+            return [], found
+    lengths = array("Q")
+    value = _read_lengths(span, count, big_endian, lengths)
+    values: list[bytes] = []
+    at = 0
+    while at < count:
+        # As many as fit into a piece; a longer one alone, so that it is in memory once.
+        first, total = at, lengths[at]
+        at += 1
+        while at < count and total + lengths[at] <= _PIECE:
+            total += lengths[at]
+            at += 1
+        data = span.take(total)
+        value = extend(value, data)
+        start = 0
+        for length in lengths[first:at]:
+            values.append(data[start : start + length])
+            start += length
+    found = mask(value)
+    return ([], found) if expected not in {None, found} else (values, found)
+
+
+def require_bounded(what: str, count: int, size: int, limits: Limits) -> None:
+    """Check that ``count`` strings in ``size`` bytes may be held; ``what`` holds them.
+
+    Raises:
+        LimitError: ids ``limit-string-elements``, ``limit-string-bytes``.
+    """
     if count > limits.string_elements:
         raise LimitError(
-            f"a string variable in {file.path} is over a limit",
+            f"{what} is over a limit",
             why=f"it has {count} elements, and the limit is {limits.string_elements}",
             hint="if the file is trusted, raise string_elements in CKPTTOOL_LIMITS",
             id="limit-string-elements",
         )
-    lengths = array("Q")
-    value = _read_lengths(span, count, big_endian, lengths)
-    data = span.take(span.left)
-    values = []
-    start = 0
-    for length in lengths:
-        values.append(data[start : start + length])
-        start += length
-    return values, mask(extend(value, data))
+    if size > limits.string_bytes:
+        raise LimitError(
+            f"{what} is over a limit",
+            why=f"it has {size} bytes, and the limit is {limits.string_bytes}",
+            hint="if the file is trusted, raise string_bytes in CKPTTOOL_LIMITS",
+            id="limit-string-bytes",
+        )
 
 
 def variant_checksum(
@@ -204,11 +243,13 @@ class _Span:
             taken = self._buffer[self._pos : stop]
             self._pos = stop
             return taken
-        head = self._buffer[self._pos :]
-        rest = self._file.pread(self._next, size - len(head))
-        self._next += len(rest)
+        # What is buffered of it is read once more: to join two pieces would take the
+        # memory of both.
+        begin = self._next - len(self._buffer) + self._pos
+        taken = self._file.pread(begin, size)
+        self._next = begin + size
         self._buffer, self._pos = b"", 0
-        return head + rest
+        return taken
 
     def extend(self, value: int, size: int) -> int:
         """Take ``size`` bytes in pieces, and extend checksum ``value`` over them."""

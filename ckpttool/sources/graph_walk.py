@@ -61,6 +61,9 @@ _MEAN_EDGES = ("total", "count")
 _MEAN_EDGES_MOST = 8
 _TELLING_EDGES = _OTHER_EDGES | {_MEAN_EDGES[0]}
 
+#: Sets of names whose meaning is remembered.
+_REMEMBERED = 2**16
+
 _UNMET, _MET, _OPTIMIZER = 0, 1, 2
 
 _Later = Literal["ema", "optimizer", "other"]
@@ -159,9 +162,11 @@ class _Walk:
         for node, (_, names) in self._graph.edges.items():
             sign = signs.get(names)
             if sign is None:
-                sign = signs[names] = any(
+                sign = any(
                     first in names and second in names for first, second in _OPTIMIZER_EDGES.items()
                 )
+                if len(signs) < _REMEMBERED:
+                    signs[names] = sign
             if sign:
                 state[node] = _OPTIMIZER
 
@@ -207,7 +212,9 @@ class _Walk:
             names = [escape_name(name) for name in labels]
             self.result.escaped = True
         telling = "opt" in text or "ema" in text or not _TELLING_EDGES.isdisjoint(labels)
-        known = self._names[labels] = _Names(names, sum(map(len, names)), telling)
+        known = _Names(names, sum(map(len, names)), telling)
+        if len(self._names) < _REMEMBERED:
+            self._names[labels] = known
         return known
 
     def _prefix(self, path: str | None, children: int, characters: int) -> str | None:

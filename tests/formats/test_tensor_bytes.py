@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,12 @@ from ckpttool.errors import (
     UnsupportedError,
 )
 from ckpttool.formats import crc32c, tensor_bytes
-from ckpttool.formats.tensor_bytes import read_strings, string_checksum, variant_checksum
+from ckpttool.formats.tensor_bytes import (
+    read_strings,
+    require_bounded,
+    string_checksum,
+    variant_checksum,
+)
 from ckpttool.formats.wire import encode_varint
 from ckpttool.limits import Limits
 from tests.support.handmade import masked_crc, string_payload, varint
@@ -34,13 +40,13 @@ def placed(data: bytes) -> tuple[MemoryFile, int, int]:
 @given(STRINGS)
 def test_strings_and_their_checksum(values: list[bytes]) -> None:
     data, crc = string_payload(values)
-    assert read_strings(*placed(data), len(values), limits=Limits()) == (values, crc)
+    assert read_strings(*placed(data), len(values)) == (values, crc)
     assert string_checksum(*placed(data), len(values)) == crc
 
 
 def test_no_strings_at_all() -> None:
     assert string_payload([])[0] == bytes.fromhex("d8ea82a2")
-    assert read_strings(*placed(bytes.fromhex("d8ea82a2")), 0, limits=Limits())[0] == []
+    assert read_strings(*placed(bytes.fromhex("d8ea82a2")), 0)[0] == []
 
 
 @given(STRINGS)
@@ -49,7 +55,7 @@ def test_a_big_endian_file(values: list[bytes]) -> None:
     checksum = struct.pack(">I", masked_crc(words))
     joined = b"".join(values)
     data = b"".join(varint(len(value)) for value in values) + checksum + joined
-    found = read_strings(*placed(data), len(values), big_endian=True, limits=Limits())
+    found = read_strings(*placed(data), len(values), big_endian=True)
     assert found == (values, masked_crc(words + checksum + joined))
     if any(values):
         with pytest.raises(CorruptError) as caught:
@@ -63,7 +69,7 @@ def test_pieces_of_any_size(monkeypatch: pytest.MonkeyPatch, piece: int) -> None
     monkeypatch.setattr(tensor_bytes, "_AT_ONCE", 3)
     values = [bytes([number % 256]) * (number * 7 % 400) for number in range(200)]
     data, crc = string_payload(values)
-    assert read_strings(*placed(data), 200, limits=Limits()) == (values, crc)
+    assert read_strings(*placed(data), 200) == (values, crc)
     assert string_checksum(*placed(data), 200) == crc
     variants, crc = variant_payload(values)
     assert variant_checksum(*placed(variants), 200) == crc
@@ -86,7 +92,7 @@ def damaged(data: bytes, count: int) -> str:
     with pytest.raises(CorruptError) as caught:
         string_checksum(*placed(data), count)
     with pytest.raises(CorruptError) as again:
-        read_strings(*placed(data), count, limits=Limits())
+        read_strings(*placed(data), count)
     assert str(again.value) == str(caught.value)
     assert str(len(BEFORE)) in caught.value.why
     return caught.value.id
@@ -123,12 +129,40 @@ def test_a_file_that_ends_before() -> None:
         string_checksum(MemoryFile(data[:-1]), 0, len(data), 2)
 
 
-def test_the_limit_on_elements() -> None:
-    data, _ = string_payload([b"a", b"b"])
-    limits = dataclasses.replace(Limits(), string_elements=1)
-    with pytest.raises(LimitError) as caught:
-        read_strings(*placed(data), 2, limits=limits)
-    assert caught.value.id == "limit-string-elements"
+def test_the_limits_on_what_is_held() -> None:
+    limits = dataclasses.replace(Limits(), string_elements=2, string_bytes=10)
+    require_bounded("it", 2, 10, limits)
+    for count, size, id in ((3, 10, "limit-string-elements"), (2, 11, "limit-string-bytes")):
+        with pytest.raises(LimitError) as caught:
+            require_bounded("it", count, size, limits)
+        assert caught.value.id == id
+
+
+def test_nothing_is_held_that_is_not_what_was_expected() -> None:
+    """A file may claim more than the memory has, and none of it be there."""
+    for values in ([b"a", b"bc"], [bytes(30 * 2**20)], [bytes(2**20 - 1)] * 30):
+        data, crc = string_payload(values)
+        file = MemoryFile(data)
+        whole = (file, 0, len(data), len(values))
+        assert read_strings(*whole, expected=crc) == (values, crc)
+        tracemalloc.start()
+        try:
+            assert read_strings(*whole, expected=crc ^ 1) == ([], crc)
+            assert tracemalloc.get_traced_memory()[1] < 16 * 2**20
+        finally:
+            tracemalloc.stop()
+
+
+def test_one_long_string_is_in_memory_once() -> None:
+    data, crc = string_payload([bytes(64 * 2**20)])
+    file = MemoryFile(data)
+    tracemalloc.start()
+    try:
+        (value,), found = read_strings(file, 0, len(data), 1, expected=crc)
+        assert tracemalloc.get_traced_memory()[1] < 70 * 2**20
+    finally:
+        tracemalloc.stop()
+    assert (len(value), found) == (64 * 2**20, crc)
 
 
 # Variants ------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from ckpttool.formats.dtypes import STRING, dtype_name
 from ckpttool.formats.object_graph import parse_object_graph
 from ckpttool.formats.saved_names import saved_under
 from ckpttool.formats.tensor_bytes import read_strings
-from ckpttool.limits import Limits
+from ckpttool.limits import Limits, within_memory
 from ckpttool.model import shape_text
 from ckpttool.ops.verification.contents import GRAPH_KEY, Contents, name_of
 from ckpttool.ops.verification.report import Report
@@ -52,8 +52,7 @@ def check_graph(
         )
         return
     try:
-        data = _read(entry, contents, files, directory, limits)
-        graph = None if data is None else parse_object_graph(data, limits)
+        keys = _keys(entry, contents, files, directory, limits)
     except LimitError as error:  # the variables can be judged without it
         report.add_error(error, name, "warning")
         report.skip(name, f"the keys of the object graph: {error.why}")
@@ -61,12 +60,23 @@ def check_graph(
     except CkpttoolError as error:
         report.add_error(error, name)
         return
-    if graph is None:
+    if keys is None:
         report.skip(name, "the keys of the object graph: its bytes are damaged or not here")
         return
-    keys = set(graph.keys)
-    del data, graph
     _compare(keys, contents, report)
+
+
+def _keys(
+    entry: Entry,
+    contents: Contents,
+    files: list[DataFile],
+    directory: Directory,
+    limits: Limits,
+) -> set[str] | None:
+    """The keys that the graph speaks of, or None where its bytes are damaged or not here."""
+    with within_memory("the object graph"):
+        data = _read(entry, contents, files, directory, limits)
+        return None if data is None else set(parse_object_graph(data, limits).keys)
 
 
 def listed_names(
@@ -89,9 +99,10 @@ def listed_names(
     label: Callable[[str], Label] = label_of_key
     if not all(label(key)[0] == key for key in objects):
         try:
-            data = _read(entry, contents, files, directory, limits)
-            if data is not None:
-                label = GraphNames(parse_object_graph(data, limits)).label
+            with within_memory("the object graph"):
+                data = _read(entry, contents, files, directory, limits)
+                if data is not None:
+                    label = GraphNames(parse_object_graph(data, limits)).label
         except CkpttoolError:
             pass  # there is a finding about it
     names = {key: label(key)[0] for key in objects}
@@ -126,7 +137,12 @@ def _read(
         return None
     try:
         strings, checksum = read_strings(
-            file, entry.offset, entry.size, 1, big_endian=contents.big_endian, limits=limits
+            file,
+            entry.offset,
+            entry.size,
+            1,
+            big_endian=contents.big_endian,
+            expected=entry.crc32c,
         )
     except CkpttoolError:
         return None
