@@ -284,14 +284,14 @@ def _member_names(items: Sequence[Picked]) -> list[str]:
 
 
 def _csv(loaded: Loaded) -> Iterator[str]:
-    from ckpttool.ops.value_text import lines, number_texts
+    from ckpttool.ops.value_text import lines, texts
 
     item = loaded.items[0]
     if item.dtype == "string":
-        texts: Iterable[list[str]] = [list(map(_csv_text, loaded.strings(0)))]
+        cells: Iterable[list[str]] = [list(map(_csv_text, loaded.strings(0)))]
     else:
-        texts = map(number_texts, loaded.batches(0))
-    yield from lines(texts, item.shape, ",")
+        cells = texts(loaded, 0)
+    yield from lines(cells, item.shape, ",")
 
 
 def _csv_text(value: bytes) -> str:

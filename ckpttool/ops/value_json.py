@@ -12,7 +12,7 @@ from json import dumps
 from typing import TYPE_CHECKING
 
 from ckpttool.model import numel
-from ckpttool.ops.value_text import Batch, rows
+from ckpttool.ops.value_text import QUICK, Batch, rows, texts
 from ckpttool.sources.selection import index_text
 
 if TYPE_CHECKING:
@@ -68,9 +68,10 @@ def json_pieces(loaded: Loaded, number: int, *, values: bool = True) -> Iterator
         except UnicodeDecodeError:
             encode, encoding = _base64, '"base64"'
         yield from _nested([list(map(encode, strings))], item.shape)
+    elif item.dtype in QUICK:
+        yield from _nested(map(counts.float_texts, texts(loaded, number)), item.shape)
     else:
-        texts = (counts.json_texts(batch) for batch in loaded.batches(number))
-        yield from _nested(texts, item.shape)
+        yield from _nested(map(counts.json_texts, loaded.batches(number)), item.shape)
     yield f', "nan": {counts.nan}, "inf": {counts.inf}, "encoding": {encoding}}}'
 
 
@@ -103,10 +104,12 @@ class _Counts:
                 for value in batch
                 if isinstance(value, complex)
             ]
-        texts = list(map(repr, batch))
-        if isinstance(first, float):
-            return [self._finite(text) if "n" in text else text for text in texts]
-        return texts
+        written = list(map(repr, batch))
+        return self.float_texts(written) if isinstance(first, float) else written
+
+    def float_texts(self, written: Sequence[str]) -> list[str]:
+        """Floats as JSON has them."""
+        return [self._finite(text) if "n" in text else text for text in written]
 
     def _finite(self, text: str) -> str:
         """A float's text; null for NaN and the infinities."""

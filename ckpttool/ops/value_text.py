@@ -10,12 +10,68 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ckpttool.formats.elements import cast, values
+
 if TYPE_CHECKING:
     from ckpttool.formats.elements import Value
+    from ckpttool.ops.load import Loaded
 
-__all__ = ["Batch", "lines", "number_texts", "rows"]
+__all__ = ["QUICK", "Batch", "lines", "number_texts", "rows", "texts"]
 
 Batch = Sequence["Value | bytes"]
+
+#: Types of which `texts` may be quicker than `number_texts`.
+QUICK = frozenset({"float32", "float16", "bfloat16"})
+#: How many there have to be: numpy, where it is installed, takes a third of the time, and a
+#: tenth of a second to import.
+_MANY = 300_000
+#: The bits of a float32 that are zero in powers of two.
+_FRACTION = 2**23 - 1
+#: Bytes of float32 turned into text at once.
+_PIECE = 2**18
+
+
+def texts(loaded: Loaded, number: int) -> Iterator[list[str]]:
+    """The elements of item ``number``, which is of numbers, as text, some at a time.
+
+    Raises:
+        CkpttoolError: as ``Loaded.chunks``.
+    """
+    item = loaded.items[number]
+    if item.dtype in QUICK and item.selection.size >= _MANY:
+        try:
+            yield from _quick_texts(loaded, number)
+            return
+        except ImportError:
+            pass  # raised before anything is read
+    yield from map(number_texts, loaded.batches(number))
+
+
+def _quick_texts(loaded: Loaded, number: int) -> Iterator[list[str]]:
+    """As `number_texts` has it, by numpy as far as the two agree.
+
+    They write the same digits, but for subnormal numbers and powers of two, and the same
+    way, but for large numbers and at 1e-4.
+    """
+    import numpy as np
+
+    dtype = loaded.items[number].dtype
+    smallest = np.finfo(np.float32).tiny
+    for chunk in loaded.chunks(number):
+        wide = cast(chunk, dtype, "float32")
+        for at in range(0, len(wide), _PIECE):
+            numbers = np.frombuffer(wide[at : at + _PIECE], "<f4")
+            found = list(map(str, numbers))
+            size = np.abs(numbers)
+            agreed = (size > 1.01e-4) & (size < 9e5)
+            agreed |= (size >= smallest) & (size < 0.99e-4)
+            agreed &= numbers.view("<u4") & _FRACTION != 0
+            agreed |= size == 0
+            others = np.flatnonzero(~agreed)
+            exact = number_texts(values(numbers[others].tobytes(), "float32"))
+            for place, text in zip(others.tolist(), exact, strict=True):
+                found[place] = text
+            yield found
 
 
 def number_texts(batch: Batch) -> list[str]:

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from ckpttool.errors import (
     UnsupportedError,
     UsageError,
 )
+from ckpttool.ops import value_text
 from ckpttool.ops.load import RANGES_KEPT, load
 from ckpttool.ops.preview import preview
 from ckpttool.ops.save_values import SaveFormat, file_format, save, save_to
@@ -656,3 +658,38 @@ def test_an_opaque_variable_is_refused(run_cli: RunCli, checkpoint: str) -> None
     assert result.returncode == 12
     assert json.loads(result.stderr)["id"] == "dtype-unsupported"
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_many_floats_are_written_as_few_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    """Numpy makes the text of many; it is the same, whatever the bits."""
+    number, kind = {"float32": (1, "<u4"), "float16": (19, "<u2"), "bfloat16": (14, "<u2")}[dtype]
+    rng = np.random.default_rng(5)
+    if dtype == "float32":
+        near = np.array(
+            [1e-4, 0.99e-4, 1.01e-4, 9e5, 1e6, 1e8, 1e16, 1e-38, 0, 1, np.nan, np.inf], "<f4"
+        )
+        bits = [
+            rng.integers(0, 2**32, 40_000, np.uint32),
+            rng.integers(0, 2**23, 2_000, np.uint32),  # subnormal
+            *(near.view(np.uint32) + np.uint32(step) for step in range(200)),
+            *(near.view(np.uint32) - np.uint32(step) for step in range(200)),
+            rng.normal(size=20_000).astype("<f4").view(np.uint32),
+            (np.arange(20_000) * 4999).astype("<f4").view(np.uint32),
+        ]
+        data = np.concatenate(bits).astype(kind)
+    else:
+        data = np.arange(2**16).astype(kind)
+    entry: EntryFields = {"dtype": number, "shape": data.shape, "size": data.nbytes}
+    prefix = str(write_bundle(tmp_path, "m", {b"w": entry}, [data.tobytes()]))
+
+    def written(suffix: str) -> bytes:
+        return saved(prefix, ["w"], tmp_path / f"x.{suffix}", overwrite=True).read_bytes()
+
+    few = written("csv"), written("json")
+    monkeypatch.setattr(value_text, "_MANY", 0)
+    assert (written("csv"), written("json")) == few
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    assert (written("csv"), written("json")) == few, "without numpy too"

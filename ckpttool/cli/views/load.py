@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from ckpttool.cli.escape import escape
@@ -11,17 +11,20 @@ from ckpttool.cli.jsontext import Written
 from ckpttool.cli.screen import Screen, tab_lines
 from ckpttool.cli.view import View
 from ckpttool.cli.views.load_file import heading
+from ckpttool.errors import ChangedError, CkpttoolError, PartialError
 from ckpttool.model import shape_text
 from ckpttool.ops.load import Loaded
 from ckpttool.ops.preview import WHOLE_UP_TO, Nested, preview
 from ckpttool.ops.summary import Summary, summarise
 from ckpttool.ops.value_json import array_pieces
-from ckpttool.ops.value_text import lines, number_texts, rows
+from ckpttool.ops.value_text import lines, number_texts, rows, texts
 
 __all__ = ["ValuesView"]
 
 #: A string longer than this is cut on a terminal, unless everything is asked for.
 _STRING_SHOWN = 200
+#: Variables that cannot be read and are named; the rest are counted.
+_FAILURES_SAID = 20
 #: Texts up to this long are padded, so that columns line up.
 _ALIGNED = 24
 
@@ -30,7 +33,9 @@ class ValuesView(View):
     """The values themselves.
 
     In a pipe a row is a line (of one dimension: an element), cells tab-separated; of
-    several variables each has a line ``# name dtype shape`` before it.
+    several variables each has a line ``# name dtype shape`` before it. Where some of them
+    cannot be read, the others are shown, and the exit code is 3; a JSON document is whole
+    or an error.
     """
 
     command = "load"
@@ -38,6 +43,18 @@ class ValuesView(View):
     def __init__(self, loaded: Loaded, *, full: bool) -> None:
         self._loaded = loaded
         self._full = full
+        self._failed: list[CkpttoolError] = []
+
+    @property
+    def exit_code(self) -> int:
+        return PartialError.exit_code if self._failed else 0
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        said = list(map(str, self._failed[:_FAILURES_SAID]))
+        if len(self._failed) > _FAILURES_SAID:
+            said.append(f"{len(self._failed) - _FAILURES_SAID} more variables cannot be read")
+        return said
 
     def data(self) -> Mapping[str, object]:
         return {
@@ -48,38 +65,63 @@ class ValuesView(View):
         }
 
     def plain(self) -> Iterator[str]:
-        for number, item in enumerate(self._loaded.items):
-            if len(self._loaded.items) > 1:
-                yield from tab_lines([(f"# {item.name}", item.dtype, shape_text(item.shape))])
-            yield from lines(self._texts(number), item.shape, "\t")
+        return self._each(self._plain)
+
+    def _plain(self, number: int) -> Iterator[str]:
+        item = self._loaded.items[number]
+        pieces = lines(self._texts(number), item.shape, "\t")
+        first = next(pieces, "")  # read before anything is said of it
+        if len(self._loaded.items) > 1:
+            yield from tab_lines([(f"# {item.name}", item.dtype, shape_text(item.shape))])
+        yield first
+        yield from pieces
 
     def human(self, screen: Screen) -> Iterator[str]:
-        for number, item in enumerate(self._loaded.items):
-            if number:
-                yield "\n"
-            yield heading(screen, item)
-            summary = summarise(self._loaded, number) if item.selection.size > 1 else None
-            if summary:
-                line = flowed(_summary_items(summary), screen.width)
-                yield screen.style(line, "dim") + "\n"
-            if self._full and item.selection.size:
-                yield from _full(self._texts(number, '"'), item.shape)
-                continue
-            nested = preview(self._loaded, number)
-            yield _abbreviated(nested, screen.width)
-            if item.selection.size > WHOLE_UP_TO:
-                hint = f"{item.selection.size} values; --full prints all, -o FILE saves them"
-                yield screen.text(screen.style(hint, "dim"), hang=0)
-            elif any(
-                isinstance(cell, bytes) and len(cell) > _STRING_SHOWN for cell in _cells(nested)
-            ):
-                hint = "--full prints the strings whole, -o FILE saves them"
-                yield screen.text(screen.style(hint, "dim"), hang=0)
+        return self._each(lambda number: self._human(screen, number))
+
+    def _each(self, shown: Callable[[int], Iterator[str]]) -> Iterator[str]:
+        """All items in turn; one that cannot be read does not keep the others back.
+
+        Raises:
+            ChangedError: what follows would be of another checkpoint.
+            CkpttoolError: none could be read: the first error.
+        """
+        count = len(self._loaded.items)
+        for number in range(count):
+            try:
+                yield from shown(number)
+            except ChangedError:
+                raise
+            except CkpttoolError as error:
+                self._failed.append(error)
+        if self._failed and len(self._failed) == count:
+            raise self._failed[0]
+
+    def _human(self, screen: Screen, number: int) -> Iterator[str]:
+        item = self._loaded.items[number]
+        summary = summarise(self._loaded, number) if item.selection.size > 1 else None
+        whole = self._full and item.selection.size > 0
+        nested = None if whole else preview(self._loaded, number)
+        yield "\n" if number > len(self._failed) else ""
+        yield heading(screen, item)
+        if summary:
+            line = flowed(_summary_items(summary), screen.width)
+            yield screen.style(line, "dim") + "\n"
+        if nested is None:
+            yield from _full(self._texts(number, '"'), item.shape)
+            return
+        yield _abbreviated(nested, screen.width)
+        if item.selection.size > WHOLE_UP_TO:
+            hint = f"{item.selection.size} values; --full prints all, -o FILE saves them"
+            yield screen.text(screen.style(hint, "dim"), hang=0)
+        elif any(isinstance(cell, bytes) and len(cell) > _STRING_SHOWN for cell in _cells(nested)):
+            hint = "--full prints the strings whole, -o FILE saves them"
+            yield screen.text(screen.style(hint, "dim"), hang=0)
 
     def _texts(self, number: int, quote: str = "") -> Iterable[Sequence[str]]:
         if self._loaded.items[number].dtype == "string":
             return [[_string_text(value, quote) for value in self._loaded.strings(number)]]
-        return map(number_texts, self._loaded.batches(number))
+        return texts(self._loaded, number)
 
 
 def _string_text(value: bytes, quote: str) -> str:
