@@ -24,7 +24,7 @@ _GAP = "  "
 _PROSE = 24
 #: No name is made shorter than this.
 _SHORTEST = 8
-#: Of the width, what names keep when even without the other columns they would not fit.
+#: Of the width, what names keep at least while a column can go for it.
 _NAMES_SHARE = 0.6
 
 
@@ -32,7 +32,7 @@ class Layout:
     """The columns of one table on one screen.
 
     Attributes:
-        left_out: titles of the columns for which there is no room.
+        left_out: that for which there is no room, in words: titles of columns.
     """
 
     def __init__(
@@ -44,15 +44,17 @@ class Layout:
         cells = [[columns_of(column.title) for column in columns]]
         cells += [list(map(columns_of, row)) for row in rows]
         natural = [max(lengths) for lengths in zip(*cells, strict=True)]
-        self._kept = self._chosen(natural)
+        self._kept = self._chosen(natural, cells)
         self._widths = self._fitted(natural)
         #: Columns whose cells may be wider than they: names cut, prose wrapped.
         self._tight = [number for number in self._kept if self._widths[number] < natural[number]]
         self.left_out = [
             columns[number].title.strip()
             for number in range(len(columns))
-            if natural[number] and number not in self._kept
+            if natural[number] and number not in self._kept and columns[number].title
         ]
+        if any(not columns[number].prose for number in self._tight):
+            self.left_out.append("whole names")
         # A format takes a cell by its number, so rows need not be cut down to what is kept.
         last = self._kept[-1] if self._kept else 0
         self._format = _GAP.join(
@@ -98,7 +100,7 @@ class Layout:
 
     # -- inside ----------------------------------------------------------------------------
 
-    def _chosen(self, natural: list[int]) -> list[int]:
+    def _chosen(self, natural: list[int], lengths: list[list[int]]) -> list[int]:
         """The columns for which there is room."""
         columns, width = self._columns, self._screen.width
         kept = [number for number in range(len(columns)) if natural[number]]
@@ -114,12 +116,19 @@ class Layout:
         for choice in choices:
             if _total(needs, choice) <= width:
                 return choice
-        # Nothing makes the names fit: they are cut, and what leaves them enough may stay.
-        for choice in choices:
-            longest = max((needs[n] for n in choice if columns[n].align == "left"), default=0)
-            if width - _total(needs, choice) + longest >= _NAMES_SHARE * width:
-                return choice
-        return choices[-1]
+
+        def harm(choice: list[int]) -> tuple[int, float, int]:
+            """How many names are cut, how far below what is readable, what has gone."""
+            left = [n for n in choice if columns[n].align == "left" and not columns[n].prose]
+            if not left:
+                return 0, 0.0, len(kept) - len(choice)
+            names = max(left, key=needs.__getitem__)
+            room = width - _total(needs, choice) + needs[names]
+            cut = sum(row[names] > room for row in lengths)
+            return cut, max(0.0, _NAMES_SHARE * width - room), len(kept) - len(choice)
+
+        # Nothing makes every name fit. One long name alone does not cost all the columns.
+        return min(choices, key=harm)
 
     def _fitted(self, natural: list[int]) -> list[int]:
         """How wide each column is: prose takes what is left, then the widest gives way."""
@@ -193,7 +202,7 @@ def table_lines(
             yield "\n".join(layout.rows(batch)) + "\n"
     if layout.left_out:
         indent = len(columns[0].title) - len(columns[0].title.lstrip())
-        text = f"{'':{indent}}(no room for {', '.join(filter(None, layout.left_out))})"
+        text = f"{'':{indent}}(no room for {', '.join(layout.left_out)})"
         yield screen.text(screen.style(text, "dim"), hang=indent)
 
 

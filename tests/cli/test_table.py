@@ -47,6 +47,7 @@ def test_columns_go_in_their_order_and_are_named() -> None:
 def test_names_are_cut_last() -> None:
     assert lines(26)[1] == "dense/kernel/Adam_1  [8,4]"
     assert lines(25)[1] == "dense/ke…el/Adam_1  [8,4]"
+    assert lines(25)[-2:] == ["(no room for dtype,", "bytes, kind, whole names)"]
     assert lines(25, unicode=False)[1] == "dense/k...l/Adam_1  [8,4]"
 
 
@@ -54,6 +55,14 @@ def test_columns_do_not_go_for_a_name_that_fits_nowhere() -> None:
     table = lines(60, [(f"a/{'x' * 70}/b", *ROWS[0][1:]), *ROWS])
     assert table[0].split() == ["name", "dtype", "shape", "bytes"]
     assert table[1] == f"a/{'x' * 16}…{'x' * 16}/b  float32  [8,4]  128 B"
+
+
+def test_columns_go_while_that_makes_more_names_whole() -> None:
+    longest = (f"a/{'x' * 70}/b", *ROWS[0][1:])
+    wide = ("dense/hidden_layer/kernel/momentum", *ROWS[0][1:])
+    assert lines(60, [longest, wide, wide])[0].split() == ["name", "dtype", "shape", "bytes"]
+    assert lines(50, [longest, wide, wide])[0].split() == ["name", "shape", "bytes"]
+    assert lines(50, [longest, wide, wide])[2].startswith(wide[0])
 
 
 @pytest.mark.parametrize("width", range(20, 70))

@@ -105,7 +105,7 @@ def test_a_plan_of_reads_is_cut_where_nothing_can_go(fixtures_dir) -> None:
     args = ["load", "mlp-v1", "hidden/weights/Adam", "--dry-run"]
     run = run_in_terminal(args, columns=60, env={"NO_COLOR": "1"}, cwd=fixtures_dir)
     assert run.lines[-3].split()[0] == "hidden/weights/Adam"
-    assert run.lines[-2] == "(no room for dtype, shape)"
+    assert run.lines[-2] == "(no room for dtype, shape, whole names)"
     assert max(map(len, run.lines)) <= 60
 
 
@@ -122,6 +122,14 @@ def test_columns_in_the_environment_count_without_a_terminal(run_cli) -> None:
     result = run_cli(["explain", "--color", "always"], env={"COLUMNS": "50"})
     plain = re.sub(r"\x1b\[[0-9;]*m", "", result.stdout)
     assert max(map(len, plain.splitlines())) <= 50
+
+
+def test_a_state_file_without_times_has_no_column_for_them(tmp_path) -> None:
+    write_bundle(tmp_path, "m-1", {b"w": {"shape": (2,), "size": 8}}, [bytes(8)])
+    state = tmp_path / "checkpoint"
+    state.write_text('model_checkpoint_path: "m-1"\nall_model_checkpoint_paths: "m-1"\n')
+    run = run_in_terminal(["state", str(tmp_path)], env={"NO_COLOR": "1"}, columns=200)
+    assert run.lines[1:3] == ["checkpoint", "m-1         latest"]
 
 
 ASCII = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}

@@ -144,7 +144,8 @@ def _facts(report: CheckpointReport) -> Iterator[tuple[str, str]]:
     if report.census.partitioned:
         yield "partitioned", _partitioned(report.census)
     if report.graph is not None:
-        yield "graph", f"{report.graph.path}, {bytes_text(report.graph.nbytes)}"
+        path = caller({}, report.prefix)(report.graph.path)
+        yield "graph", f"{path}, {bytes_text(report.graph.nbytes)}"
 
 
 def _data(shards: Sequence[Shard]) -> str:

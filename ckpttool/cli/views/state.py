@@ -83,7 +83,12 @@ class StateView(View):
         result = self._result
         yield f"{screen.style(escape(result.path), 'bold')}\n"
         if self._entries:
-            columns = [Column("checkpoint", style="cyan"), Column("saved", drop=1), Column("")]
+            timed = any(entry.timestamp is not None for entry in self._entries)
+            columns = [
+                Column("checkpoint", style="cyan"),
+                Column("saved" if timed else "", drop=1),  # a Saver keeps no times
+                Column(""),
+            ]
             yield from screen.table(columns, map(self._row, self._entries))
         else:
             yield "it lists no checkpoint\n"
