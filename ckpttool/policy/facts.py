@@ -41,6 +41,8 @@ class CheckpointFacts:
         changed: when any of its files, or of the temporary ones of a save of it, changed last.
         nbytes: all of its files together.
         missing: why it is not whole; empty when it is.
+        unknown: why that cannot be told, so that it is neither counted nor removed.
+        v2: whether it is a V2 checkpoint, the kind that is gone on from.
         listed: its place in the state file's list, 0 the oldest; None when it is not there.
         stamp: the state file's time for it.
         named_by: what else points to it: state files that name it.
@@ -56,6 +58,8 @@ class CheckpointFacts:
     nbytes: int
     step: int | None = None
     missing: str = ""
+    unknown: str = ""
+    v2: bool = True
     listed: int | None = None
     stamp: float | None = None
     named_by: tuple[str, ...] = ()
@@ -75,12 +79,16 @@ class CheckpointFacts:
 
 @dataclass(frozen=True, slots=True)
 class LeftoverFacts:
-    """A file or directory that a save left behind and that belongs to no checkpoint."""
+    """A file or directory that a save left behind and that belongs to no checkpoint.
+
+    ``unproven`` is why it may be another program's; empty where a save of this run left it.
+    """
 
     name: str
     changed: float
     nbytes: int
     why: str
+    unproven: str = ""
 
 
 @dataclass(frozen=True, slots=True)

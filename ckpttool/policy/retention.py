@@ -6,7 +6,7 @@ what protects a checkpoint is never outweighed by a rule that would let it go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ckpttool.errors import RefusedError, UsageError
@@ -173,7 +173,7 @@ def _groups(
     """What the rules apply to: the whole ones in scope; under --scope all, series by series."""
     series: dict[str, list[CheckpointFacts]] = {}
     for item in facts.checkpoints:
-        if item.missing or item.preserved:
+        if item.missing or item.unknown or item.preserved:
             continue
         rules = {reason.rule for reason in shields.get(item.prefix, ())}
         if "future" in rules or ("in-flight" in rules and item.listed is None):
@@ -248,8 +248,13 @@ def _choose(
             keep[item.prefix].append(Reason("no-keep-rule", "no rule lets it go"))
     newest = ordered[-1].prefix
     keep[newest].insert(0, Reason("newest", "the newest whole checkpoint"))
+    # V1 cannot be gone on from by `latest`, nor by TensorFlow 2.
+    newest_v2 = next((item.prefix for item in reversed(ordered) if item.v2), newest)
+    if newest_v2 != newest:
+        keep[newest_v2].insert(0, Reason("newest", "the newest whole one that is not V1 or Keras"))
     if retention.max_total_bytes is not None:
-        safe = {item.prefix for item in ordered if item.prefix in shields} | {newest}
+        safe = {item.prefix for item in ordered if item.prefix in shields}
+        safe |= {newest, newest_v2}
         safe |= {p for p, reasons in keep.items() if any(r.rule == "keep-best" for r in reasons)}
         staying = [item for item in ordered if keep[item.prefix] or item.prefix in shields]
         given_up = over_total(staying, dict.fromkeys(safe), retention.max_total_bytes)
@@ -294,6 +299,12 @@ def _decision(
                 chosen.unless.get(item.prefix, "") or f"--pin {item.prefix}",
             )
         return Decision(item, "keep", (*chosen.keep[item.prefix], *protected))
+    if item.unknown:
+        return Decision(
+            item,
+            "keep" if protected else "leave",
+            (Reason("unknown", f"whether it is whole is not known: {item.unknown}"), *protected),
+        )
     if item.missing:
         reason = Reason("incomplete", item.missing)
         if protected:
@@ -318,6 +329,8 @@ def _leftover(item: LeftoverFacts, retention: Retention, now: float) -> Leftover
     if young is not None:
         return LeftoverDecision(item, verdict, young)
     text = item.why
+    if item.unproven:
+        return LeftoverDecision(item, verdict, Reason("unproven", item.unproven))
     if retention.broken:
         verdict = "delete"
     else:
@@ -326,7 +339,8 @@ def _leftover(item: LeftoverFacts, retention: Retention, now: float) -> Leftover
 
 
 def _refuse_nothing_left(decisions: Sequence[Decision]) -> None:
-    if any(not d.checkpoint.missing for d in decisions if d.verdict != "delete"):
+    staying = [d.checkpoint for d in decisions if d.verdict != "delete"]
+    if any(not (item.missing or item.unknown) for item in staying):
         return
     going = sum(1 for d in decisions if d.verdict == "delete")
     if going:
@@ -344,13 +358,11 @@ def _warnings(
     groups: Sequence[Sequence[CheckpointFacts]],
     decisions: Sequence[Decision],
 ) -> Iterable[str]:
-    unlisted = sum(1 for d in decisions if d.reasons and d.reasons[0].rule == "unlisted")
-    if unlisted:
-        one = unlisted == 1
-        yield (
-            f"{unlisted} checkpoint{'' if one else 's'} that the state file does not list "
-            f"{'was' if one else 'were'} left alone; --scope all includes {'it' if one else 'them'}"
-        )
+    rules = [decision.reasons[0].rule for decision in decisions if decision.reasons]
+    if unlisted := rules.count("unlisted"):
+        yield _left_alone(unlisted, "--scope all includes {them}")
+    if preserved := rules.count("preserved"):
+        yield _left_alone(preserved, "TensorFlow may have preserved {them}; rm removes {them}")
     if (
         retention.style == "manager"
         and retention.scope == "listed"
@@ -360,7 +372,7 @@ def _warnings(
     ):
         yield (
             "the state file has no times, so a Saver wrote it, and a CheckpointManager deletes "
-            "nothing that it lists: use --policy saver (or --scope all)"
+            "nothing that it lists: use --policy saver"
         )
     for rule in retention.best:
         members = [item for group in groups for item in group]
@@ -369,12 +381,36 @@ def _warnings(
             yield f"{rule.label} has no number for {without} of {len(members)} checkpoints"
 
 
-def with_missing(facts: RunFacts, missing: dict[str, str]) -> RunFacts:
-    """The same facts, with checkpoints that turned out not to be whole."""
+def _left_alone(count: int, what: str) -> str:
+    one = count == 1
+    return (
+        f"{count} checkpoint{'' if one else 's'} that the state file does not list "
+        f"{'was' if one else 'were'} left alone; {what.format(them='it' if one else 'them')}"
+    )
+
+
+def with_missing(
+    facts: RunFacts,
+    missing: Mapping[str, str],
+    unknown: Mapping[str, str],
+    changed: Mapping[str, float],
+) -> RunFacts:
+    """The same facts, with checkpoints that turned out not to be whole, or not to be known.
+
+    ``changed`` is when any file of one that is not whole changed last.
+    """
     return replace(
         facts,
         checkpoints=tuple(
-            replace(item, missing=missing[item.prefix]) if item.prefix in missing else item
+            replace(
+                item,
+                missing=missing.get(item.prefix, item.missing),
+                unknown=unknown.get(item.prefix, item.unknown),
+                changed=max(item.changed, changed.get(item.prefix, 0.0)),
+                preserved="" if item.prefix in missing else item.preserved,
+            )
+            if item.prefix in missing or item.prefix in unknown
+            else item
             for item in facts.checkpoints
         ),
     )

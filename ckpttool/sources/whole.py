@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ckpttool.errors import CkpttoolError
+from ckpttool.errors import CkpttoolError, CorruptError, IncompleteError, NotFoundError
 from ckpttool.formats.bundle import BundleIndex
 from ckpttool.formats.sniff import sniff_file
 from ckpttool.limits import Limits
@@ -27,10 +27,15 @@ _MAX_FLAWS = 20
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """Why a checkpoint is not whole: the file, and a phrase that follows its name."""
+    """Why a checkpoint is not whole: the file, and a phrase that follows its name.
+
+    ``certain`` is whether it is proven. What the system does not let read, what is over a
+    limit, of an unknown version or another kind of file may still be good as it is.
+    """
 
     name: str
     why: str
+    certain: bool = True
 
     def __str__(self) -> str:
         return f"{self.name} {self.why}"
@@ -73,19 +78,21 @@ def flaws(directory: Directory, prefix: str, limits: Limits) -> tuple[Flaw, ...]
     try:
         file = directory.open(name)
     except CkpttoolError as error:
-        return (Flaw(name, _reason(error, join(directory.path, name))),)
+        return (Flaw(name, _reason(error, join(directory.path, name)), _is_certain(error)),)
     try:
         index = BundleIndex(file, limits)
         needed = bytes_needed(index)
     except CkpttoolError as error:
-        return (Flaw(name, _what_else(file) or _reason(error, file.path)),)
+        other = _what_else(file)
+        certain = not other and _is_certain(error)
+        return (Flaw(name, other or _reason(error, file.path), certain),)
     finally:
         file.close()
     found: list[Flaw] = []
     for shard, size in sorted(needed.items()):
         name = shard_name(prefix, shard, index.header.num_shards)
-        if why := _shard_flaw(directory, name, size):
-            found.append(Flaw(name, why))
+        if flaw := _shard_flaw(directory, name, size):
+            found.append(flaw)
             if len(found) == _MAX_FLAWS:
                 break
     return tuple(found)
@@ -129,17 +136,18 @@ def newest_whole(
     return None, passed
 
 
-def _shard_flaw(directory: Directory, name: str, needed: int) -> str:
+def _shard_flaw(directory: Directory, name: str, needed: int) -> Flaw | None:
     try:
         stat = directory.stat(name)
     except CkpttoolError as error:
-        return _reason(error, join(directory.path, name))
+        return Flaw(name, _reason(error, join(directory.path, name)), _is_certain(error))
     if stat is None:
-        return "is missing"
+        return Flaw(name, "is missing")
     if stat.kind != "file":
-        return "is a symbolic link" if stat.kind == "link" else "is not a regular file"
+        why = "is a symbolic link" if stat.kind == "link" else "is not a regular file"
+        return Flaw(name, why, certain=False)
     if stat.size >= needed:
-        return ""
+        return None
     try:
         file = directory.open(name)
         try:
@@ -147,8 +155,13 @@ def _shard_flaw(directory: Directory, name: str, needed: int) -> str:
         finally:
             file.close()
     except CkpttoolError as error:
-        return _reason(error, join(directory.path, name))
-    return other or f"has {stat.size} bytes of at least {needed}"
+        return Flaw(name, _reason(error, join(directory.path, name)), _is_certain(error))
+    return Flaw(name, other or f"has {stat.size} bytes of at least {needed}", not other)
+
+
+def _is_certain(error: CkpttoolError) -> bool:
+    """Whether the bytes themselves are wrong or absent, and not merely out of reach."""
+    return isinstance(error, (CorruptError, IncompleteError, NotFoundError))
 
 
 def _what_else(file: ReadableFile) -> str:

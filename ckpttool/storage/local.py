@@ -10,9 +10,10 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from stat import S_ISDIR
 from typing import NoReturn, Self
 
-from ckpttool.errors import ChangedError, UnsafeError
+from ckpttool.errors import ChangedError, NotFoundError, UnsafeError
 from ckpttool.storage.base import Directory, FileKind, FileStat
 from ckpttool.storage.local_files import LocalFile, LocalNewFile
 from ckpttool.storage.system import exists_error, fsync, raise_os_error, stat_of
@@ -86,6 +87,35 @@ class LocalDirectory:
                 return None
             raise_os_error(error, f"cannot look at {self._join(name)}")
 
+    def newest_change(self, name: str) -> int:
+        """When an entry, or anything in it, changed last, in nanoseconds; 0 if it is gone.
+
+        By the later of its two times: a copy that keeps modification times cannot keep the
+        time of its last change (ctime), and a directory's own say nothing of files that are
+        written to. Directories inside are not entered.
+
+        Raises:
+            PermissionDeniedError, StorageError: the system does not say.
+        """
+        newest, is_directory = self._changed(name)
+        if not is_directory:
+            return newest
+        try:
+            with self.directory(name) as inside:
+                return max([newest, *(inside._changed(one.name)[0] for one in inside.scan())])
+        except NotFoundError:
+            return newest  # it was removed just now
+
+    def _changed(self, name: str) -> tuple[int, bool]:
+        self._check(name)
+        try:
+            found = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return 0, False
+        except OSError as error:
+            raise_os_error(error, f"cannot look at {self._join(name)}")
+        return max(found.st_mtime_ns, found.st_ctime_ns), S_ISDIR(found.st_mode)
+
     def open(self, name: str) -> LocalFile:
         self._check(name)
         path = self._join(name)
@@ -96,11 +126,11 @@ class LocalDirectory:
             if error.errno in {errno.ELOOP, errno.ENXIO}:
                 self._refuse(name, "link" if error.errno == errno.ELOOP else "other")
             raise_os_error(error, f"cannot open {path}")
-        stat = stat_of(name, os.fstat(fd))
-        if stat.kind != "file":
+        opened = stat_of(name, os.fstat(fd))
+        if opened.kind != "file":
             os.close(fd)
-            self._refuse(name, stat.kind)
-        return LocalFile(fd, path, stat)
+            self._refuse(name, opened.kind)
+        return LocalFile(fd, path, opened)
 
     def _refuse(self, name: str, kind: FileKind) -> NoReturn:
         path = self._join(name)

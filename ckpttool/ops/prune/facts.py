@@ -44,7 +44,8 @@ class Request:
 
     ``best`` are texts ``FILE:METRIC:min|max:N``; ``state_name`` is the run's state file.
     State files of the directories from the run's own up to ``root`` may name its checkpoints
-    too; empty where none above is of interest.
+    too; empty where none above is of interest. ``idle_pins`` is whether pins that match
+    nothing are a warning and no error.
     """
 
     retention: Retention
@@ -52,6 +53,7 @@ class Request:
     best: tuple[str, ...] = ()
     state_name: str = STATE_FILE
     root: str = ""
+    idle_pins: bool = False
 
 
 @dataclass(slots=True)
@@ -115,8 +117,10 @@ def gather(directory: LocalDirectory, found: Survey, request: Request, limits: L
         changed = stored.changed_ns
         if missing_by_names(stored):
             judgement = proven_broken(directory, proof, stored, limits)
-            # A copy that is under way may have given its files old times.
-            changed = max([changed, changes[prefix], *map(directory.newest_change, stored.names)])
+            if judgement.broken:
+                # A copy that is under way may have given its files old times.
+                now_there = map(directory.newest_change, stored.names)
+                changed = max([changed, changes[prefix], *now_there])
         step = step_inside(directory, prefix, limits) if by_step and stored.v2 else None
         checkpoints.append(
             CheckpointFacts(

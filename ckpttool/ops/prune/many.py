@@ -68,9 +68,9 @@ def plan_many(root: str, request: Request, limits: Limits | None = None) -> list
         UsageError, RefusedError: the settings make no sense for any run.
     """
     reports = []
-    # A run's checkpoints may be named by the state file of a directory above it.
-    request = replace(request, root=root)
-    request = replace(request, idle_pins=True)  # a pin may mean a checkpoint of one run
+    # A run's checkpoints may be named by the state file of a directory above it, and a pin
+    # may mean a checkpoint of one run.
+    request = replace(request, root=root, idle_pins=True)
     for path in find_runs(root, request.state_name):
         try:
             reports.append(RunReport(path, plan_prune(path, request, limits=limits)))

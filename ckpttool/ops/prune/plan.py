@@ -130,9 +130,11 @@ def make_plan(
     # After the survey, so that nothing that it saw lies in this clock's future.
     now = time.time() if now is None else now
     gathered = gather(directory, found, request, limits)
-    outcome = decide_proven(directory, gathered, found.stored, limits, now)
+    outcome = decide_proven(directory, gathered, found, limits, now)
     left_alone = [*_left(outcome), *gathered.foreign, *found.opaque.items()]
     left_alone += [(name, "it is a run of its own (--recursive)") for name in found.nested]
+    if request.retention.scope == "all":
+        left_alone += found.unclassified.items()
     removals, outcome = _removals(directory, found, outcome, left_alone)
     own = directory.itself()
     warnings = [*gathered.warnings, *outcome.warnings]

@@ -6,37 +6,55 @@ proven by reading the index, and only of the few checkpoints that a decision res
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ckpttool.limits import Limits
 from ckpttool.ops.prune.survey import Stored
 from ckpttool.sources.run import Checkpoint
 from ckpttool.sources.whole import flaws
 from ckpttool.storage.local import LocalDirectory
 
-__all__ = ["missing", "missing_by_names"]
+__all__ = ["Judgement", "judge", "missing", "missing_by_names"]
 
 
 def missing_by_names(stored: Stored) -> bool:
     """Whether the names and sizes of its files leave it in doubt that it is whole."""
     if stored.v2 is None:
-        return stored.nbytes == 0
+        return bool(stored.flaw)
     return not any(
         _is_complete(stored.v2, count) for count in {shard.shards for shard in stored.v2.shards}
     )
 
 
-def missing(directory: LocalDirectory, stored: Stored, limits: Limits) -> str:
-    """Why a checkpoint is not whole, with its index read; empty when it is.
+class Judgement(NamedTuple):
+    """Why a checkpoint is proven not to be whole, or why that is not known; else both empty."""
 
-    Reads no data: checksums are the affair of `verify`. Kinds other than V2 were recognised
-    by their bytes, and say nothing more.
+    broken: str = ""
+    unknown: str = ""
+
+
+def judge(directory: LocalDirectory, stored: Stored, limits: Limits) -> Judgement:
+    """Whether a checkpoint is whole, with its index read.
+
+    Reads no data: checksums are the affair of `verify`. Of kinds other than V2 the ends were
+    looked at when they were recognised.
     """
     if stored.v2 is None:
-        return "the file is empty" if stored.nbytes == 0 else ""
+        return Judgement(broken=stored.flaw)
     found = flaws(directory, stored.prefix, limits)
     if not found:
-        return ""
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return f"{found[0]}{more}"
+        return Judgement()
+    doubtful = [flaw for flaw in found if not flaw.certain]
+    said = f"{(doubtful or found)[0]}"
+    if len(found) > 1:
+        said += f" (and {len(found) - 1} more)"
+    return Judgement(unknown=said) if doubtful else Judgement(broken=said)
+
+
+def missing(directory: LocalDirectory, stored: Stored, limits: Limits) -> str:
+    """Why a checkpoint is not known to be whole; empty when it is."""
+    judgement = judge(directory, stored, limits)
+    return judgement.broken or judgement.unknown
 
 
 def _is_complete(checkpoint: Checkpoint, count: int) -> bool:
