@@ -20,7 +20,7 @@ __all__ = ["Check", "DoctorResult", "Library", "LimitSetting", "doctor"]
 #: Distribution, whether nothing works without it, what needs it.
 _LIBRARIES = (
     ("click", True, "every command"),
-    ("rich", True, "tables on a terminal"),
+    ("rich", True, "explain on a terminal"),
     ("google-crc32c", True, "checksums"),
     ("cramjam", True, "compressed index blocks"),
     ("numpy", False, "values as arrays: ckpttool.open(…).read; average, edit --cast"),

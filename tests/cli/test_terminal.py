@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -240,3 +241,16 @@ def test_a_question_is_asked_on_stderr_and_answered() -> None:
     no = run_in_terminal([], argv=stand_in(body), keys="\n")
     assert no.returncode == 4
     assert "[cancelled]" in no.output
+
+
+def test_a_table_needs_no_rich(fixtures_dir) -> None:
+    body = (
+        "import sys\n"
+        "from ckpttool.cli.main import main\n"
+        "code = main(['list', 'mlp-v1', '--color', 'always'])\n"
+        "print('rich' in sys.modules)\n"
+        "sys.exit(code)\n"
+    )
+    run = run_in_terminal([], argv=[sys.executable, "-c", body], cwd=fixtures_dir)
+    assert run.returncode == 0
+    assert run.lines[-1] == "False", "it takes longer to import than the listing"
