@@ -1,14 +1,13 @@
 """A V2 checkpoint as a source: what is in it, under which name, in which shard.
 
-Streams its variables out of the index, and puts the entries of a partitioned variable
-together into one. The values are read by ``v2_values.py``, names and kinds come from
+Streams its variables out of the index; ``v2_variables.py`` makes a variable of its entry
+or of the entries of its slices. The values are read by ``v2_values.py``, names and kinds come from
 ``naming.py``, and only when they are asked for. A SavedModel's variables are the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
@@ -19,13 +18,21 @@ from ckpttool.errors import (
     LimitError,
     NotFoundError,
 )
-from ckpttool.formats.bundle import OBJECT_GRAPH_KEY, BundleIndex, Entry, SliceSpec
-from ckpttool.formats.dtypes import BY_NUMBER, dtype_name
+from ckpttool.formats.bundle import OBJECT_GRAPH_KEY, BundleIndex, Entry
+from ckpttool.formats.dtypes import dtype_name
 from ckpttool.limits import Limits, within_memory
-from ckpttool.model import Oddity, Shard, Variable, VariableSlice, shape_text
+from ckpttool.model import Oddity, Shard, Variable, shape_text
 from ckpttool.sources.filenames import index_name, split_number
-from ckpttool.sources.kinds import Label, label_of_name
+from ckpttool.sources.kinds import label_of_name
 from ckpttool.sources.shard_files import ShardFiles
+from ckpttool.sources.v2_variables import (
+    DTYPES,
+    Labeller,
+    new_variable,
+    partitioned,
+    unlabelled,
+    whole,
+)
 from ckpttool.storage import open_directory
 
 # A listing reads no values, and only an object-based one needs names from a graph: what
@@ -44,10 +51,6 @@ __all__ = ["BundleSource", "open_resolved"]
 
 _T = TypeVar("_T")
 
-#: A key → its readable name and its kind.
-Labeller = Callable[[str], Label]
-
-_DTYPES = {number: dtype.name for number, dtype in BY_NUMBER.items()}
 _GRAPH_KEY = OBJECT_GRAPH_KEY.encode()
 #: Slices of one variable from which on their entries are found by a walk.
 _MANY_SLICES = 200
@@ -175,9 +178,9 @@ class BundleSource:
     # Variables ------------------------------------------------------------------------
 
     def variables(self, *, named: bool = True) -> Iterator[Variable]:
-        label = self.labeller() if named else _unlabelled
+        label = self.labeller() if named else unlabelled
         parts = self._slice_entries()
-        made = _variable
+        made = new_variable
         expected: dict[int, int] = {}
         count = 0
         for block in self.unless_changed(self.index.blocks()):
@@ -185,7 +188,7 @@ class BundleSource:
             for entry in block:
                 key, number, shape, shard, offset, size, crc32c, slices, _ = entry
                 if slices:
-                    yield self._partitioned(entry, label, parts.get)
+                    yield partitioned(entry, label, parts.get)
                     continue
                 if offset + size > expected.get(shard, -1):
                     expected[shard] = offset + size
@@ -194,7 +197,7 @@ class BundleSource:
                     continue
                 text = key.decode("utf-8", "surrogateescape")
                 name, kind = label(text)
-                dtype = _DTYPES.get(number) or dtype_name(number)
+                dtype = DTYPES.get(number) or dtype_name(number)
                 yield made((name, text, dtype, shape, size, shard, offset, kind, None, crc32c))
         self._walked = expected, count
 
@@ -204,9 +207,9 @@ class BundleSource:
         parts = self._slice_entries()
         for entry in entries:
             if entry.slices:
-                yield self._partitioned(entry, label, parts.get)
+                yield partitioned(entry, label, parts.get)
             elif entry.key not in parts:
-                yield self._whole(entry, label)
+                yield whole(entry, label)
 
     def lookup(self, name: str) -> Variable | None:
         try:
@@ -226,18 +229,14 @@ class BundleSource:
             # One walk of the index costs as much as looking up some hundred keys.
             many = len(entry.slices) > _MANY_SLICES
             part = self._slice_entries().get if many else self.index.get
-            return self._partitioned(entry, self.labeller(), part)
-        return self._whole(entry, self.labeller())
+            return partitioned(entry, self.labeller(), part)
+        return whole(entry, self.labeller())
 
     def find(self, name: str) -> Variable:
         return self.lookup(name) or self._not_found(name)
 
     def bytes_needed(self) -> dict[int, int]:
-        """Shard → bytes that it needs to have, of those that hold something; a whole walk.
-
-        Raises:
-            CorruptError, LimitError: as ``variables``.
-        """
+        """Shard → bytes that it needs to have; a whole walk, which raises as ``variables``."""
         return self._walk()[0]
 
     def shards(self) -> list[Shard]:
@@ -290,42 +289,6 @@ class BundleSource:
             self._walked = expected, count
         return self._walked
 
-    def _whole(self, entry: Entry, label: Labeller) -> Variable:
-        key = entry.key.decode("utf-8", "surrogateescape")
-        name, kind = label(key)
-        return Variable(
-            name,
-            key,
-            dtype_name(entry.dtype),
-            entry.shape,
-            entry.size,
-            entry.shard,
-            entry.offset,
-            kind,
-            None,
-            entry.crc32c,
-        )
-
-    def _partitioned(
-        self, entry: Entry, label: Labeller, part: Callable[[bytes], Entry | None]
-    ) -> Variable:
-        """The logical variable that an entry with slices stands for."""
-        slices = tuple(_slice(entry, spec, part(spec.key(entry.key))) for spec in entry.slices)
-        shards = {piece.shard for piece in slices if piece.shard is not None}
-        key = entry.key.decode("utf-8", "surrogateescape")
-        name, kind = label(key)
-        return Variable(
-            name,
-            key,
-            dtype_name(entry.dtype),
-            entry.shape,
-            sum(piece.nbytes or 0 for piece in slices),
-            shards.pop() if len(shards) == 1 else None,
-            None,
-            kind,
-            slices,
-        )
-
     def _slice_entries(self) -> dict[bytes, Entry]:
         """The entries of slices, by key; a first walk where there may be any.
 
@@ -366,7 +329,7 @@ class BundleSource:
             CkpttoolError: as ``strings``.
         """
         assert self._graph_entry is not None, "the caller looked at `style`"
-        variable = self._whole(self._graph_entry, _unlabelled)
+        variable = whole(self._graph_entry, unlabelled)
         if variable.dtype != "string" or variable.shape != ():
             raise CorruptError(
                 "the object graph is malformed",
@@ -484,22 +447,3 @@ class BundleSource:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-#: ``Variable(*fields)``, three times as fast.
-_variable: Callable[[tuple[object, ...]], Variable] = partial(tuple.__new__, Variable)
-
-
-def _unlabelled(key: str) -> Label:
-    """The key as its own name, of no kind: for walks that need neither."""
-    return key, "other"
-
-
-def _slice(owner: Entry, spec: SliceSpec, entry: Entry | None) -> VariableSlice:
-    """One slice of a partitioned variable; a misfit is shown as it is spelled."""
-    extent = spec.extent(owner.shape) if owner.shape is not None else None
-    if entry is None or entry.dtype != owner.dtype:  # bytes of another dtype are not its own
-        return VariableSlice(spec.start, extent or spec.length, None, None, None)
-    return VariableSlice(
-        spec.start, extent or spec.length, entry.shard, entry.offset, entry.size, entry.crc32c
-    )
