@@ -33,7 +33,7 @@ _WORD64 = 2**64 - 1
 #: checksum, each at most once and in this order; the last two are groups.
 _PLACE = re.compile(
     rb"(?:\x18[\x80-\xff]{0,8}[\x00-\x7f])?(?:\x20[\x80-\xff]{0,8}[\x00-\x7f])?"
-    rb"((?:\x28[\x80-\xff]{0,8}[\x00-\x7f])?)((?:\x35.{4})?)",
+    rb"((?:\x28(?:[\x80-\xff]{0,8}[\x01-\x7f]|\x00))?)((?:\x35.{4})?)",
     re.DOTALL,
 )
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ckpttool.errors import CorruptError
+from ckpttool.formats import bundle_writer
 from ckpttool.formats.bundle import BundleIndex, Entry, SliceSpec
 from ckpttool.formats.bundle_writer import encode_entry, encode_header, patch_entry, patch_header
 from ckpttool.formats.ordered_code import FULL
@@ -158,3 +161,37 @@ def test_what_is_written_is_read_back(tmp_path_factory, entries):
     items = sorted(entries.items())
     path.write_bytes(write_table(items))
     assert read_items(path) == items
+
+
+@given(
+    raw=st.one_of(
+        st.binary(max_size=40),
+        st.builds(
+            encode_entry,
+            st.integers(0, 200),
+            st.lists(st.integers(0, 2**40), max_size=12).map(tuple),
+            shard=st.integers(0, 99_999),
+            offset=st.integers(0, 2**50),
+            size=st.integers(0, 2**50),
+            crc32c=st.none() | st.integers(0, 2**32 - 1),
+        ),
+    ),
+    extra=st.binary(max_size=12),
+    place=st.tuples(st.integers(0, 99_999), st.integers(0, 2**40)),
+    size=st.none() | st.integers(0, 2**40),
+    crc32c=st.none() | st.integers(1, 2**32 - 1),
+)
+def test_the_quick_way_to_patch_gives_the_same(raw, extra, place, size, crc32c):
+    """An entry as TensorFlow spells it is cut at two places; any other is taken apart."""
+    shard, offset = place
+
+    def outcome() -> bytes | str:
+        try:
+            return patch_entry(raw + extra, shard=shard, offset=offset, size=size, crc32c=crc32c)
+        except CorruptError as error:
+            return str(error)
+
+    quick = outcome()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundle_writer, "_PLACE", re.compile(b"(?!)"))
+        assert outcome() == quick
