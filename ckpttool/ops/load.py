@@ -111,23 +111,28 @@ class Loaded:
         self._open()
 
     def _open(self) -> None:
-        self.source: Source = open_source(self._address, self._limits)
+        source = open_source(self._address, self._limits)
         try:
-            self.items = _pick(self.source, self._names, self._cast)
+            self.items = _pick(source, self._names, self._cast)
         except CkpttoolError:
-            self.source.close()
+            source.close()
             raise
+        self.source: Source = source
         self._done = 0
         self._total = sum(_stored_bytes(item) for item in self.items)
 
     def restart(self, error: ChangedError) -> None:
-        """Open the source anew, after ``error``; raises it when that was done before."""
+        """Open the source anew, after ``error``; raises it when that was done before.
+
+        Where that fails, the source that was open stays so.
+        """
         if self._restarted:
             raise error
         self._restarted = True
         self._given = False
-        self.source.close()
+        before = self.source
         self._open()
+        before.close()
 
     def chunks(self, number: int) -> Iterator[bytes]:
         """The elements of item ``number`` in C order, little-endian, in some MiB.

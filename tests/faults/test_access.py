@@ -92,6 +92,12 @@ def test_a_shard_that_may_not_be_read_is_not_checked_and_the_rest_is(folder: Pat
     assert done.returncode == 42
     assert "v1" in done.stderr
     assert "m.data-00001-of-00002" in done.stderr
+    done = run(folder, "load", str(prefix), "v1", "v0")
+    assert done.returncode == 3, "what can be read is printed, whatever comes before it"
+    assert done.stdout.startswith("# v0\tfloat32\t[2]\n")
+    assert "v1" not in done.stdout
+    assert "the values of v1 cannot be read" in done.stderr
+    assert "Permission denied" in done.stderr
 
 
 def test_damage_elsewhere_counts_for_more(folder: Path) -> None:

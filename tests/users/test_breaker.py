@@ -15,6 +15,7 @@ import ckpttool
 from ckpttool.cli.failure import as_error
 from ckpttool.cli.main import main
 from ckpttool.cli.views.list import ListView
+from ckpttool.cli.views.load import ValuesView
 from ckpttool.errors import (
     ChangedError,
     CkpttoolError,
@@ -389,3 +390,65 @@ def test_a_checkpoint_that_goes_when_it_was_just_chosen_is_chosen_anew(
         assert source.location == str(tmp_path / "n")
     with pytest.raises(NotFoundError):
         open_source(str(tmp_path / "none"))
+
+
+# Some of several variables cannot be read ----------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [[], ["--color", "always"], ["--color", "always", "--full"]])
+def test_what_can_be_read_of_several_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: list[str]
+) -> None:
+    prefix = save(tmp_path, 7)
+    Path(f"{prefix}.data-00001-of-00002").unlink()
+    assert main(["load", prefix, "b", "a[0:2]", "b[0:1]", "a[4:5]", *mode]) == 3
+    out, err = capsys.readouterr()
+    if not mode:
+        assert out == "# a[0:2]\tfloat32\t[2]\n7.0\n7.0\n# a[4:5]\tfloat32\t[1]\n7.0\n"
+    assert ["a[0:2]" in out, "a[4:5]" in out, "b[0:1]" in out] == [True, True, False]
+    first, second = err.splitlines()
+    assert "the values of b cannot be read: they lie in shard 1 of 2" in first
+    assert second == first
+
+
+def test_of_one_or_none_that_can_be_read_the_error_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prefix = save(tmp_path, 7)
+    Path(f"{prefix}.data-00001-of-00002").unlink()
+    for names in (["b"], ["b", "b[0:2]"]):
+        assert main(["load", prefix, *names]) == 20
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.endswith("[shard-missing]\n")
+
+
+def test_a_file_and_a_json_document_are_whole_or_not_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prefix = save(tmp_path, 7)
+    Path(f"{prefix}.data-00001-of-00002").unlink()
+    assert main(["load", prefix, "a", "b", "--json"]) == 20
+    assert capsys.readouterr().out == ""
+    assert main(["load", prefix, "a", "b", "-o", str(tmp_path / "x.npz")]) == 20
+    assert not (tmp_path / "x.npz").exists()
+
+
+def test_values_of_two_checkpoints_are_not_printed_one_after_the_other(
+    tmp_path: Path,
+) -> None:
+    prefix = save(tmp_path, 1)
+    with load(prefix, ["a", "b"]) as loaded:
+        pieces = ValuesView(loaded, full=False).plain()
+        assert next(pieces).startswith("# a\t")
+        save(tmp_path, 2)
+        with pytest.raises(ChangedError):
+            list(pieces)
+
+
+def test_what_could_not_be_opened_anew_stays_open(tmp_path: Path) -> None:
+    with load(save(tmp_path, 1), ["a[0:2]"]) as loaded:
+        (tmp_path / "m.index").rename(tmp_path / "aside")
+        with pytest.raises(CkpttoolError):
+            list(loaded.chunks(0))
+        assert loaded.source.lookup("a") is not None

@@ -65,7 +65,8 @@ def command(
 
     On a terminal large arrays are abbreviated; in a pipe every value is printed, a row a
     line, tab-separated. A variable that is read whole is compared with its checksum; a
-    part of one cannot be.
+    part of one cannot be. Where some of several cannot be read, the others are printed,
+    and the exit code is 3; a file or a JSON document is whole or not made.
     """
     saving = None if path is None else file_format(path, format, terminal=out.stdout_is_terminal)
     with (

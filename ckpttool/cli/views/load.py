@@ -100,15 +100,21 @@ class ValuesView(View):
     def _human(self, screen: Screen, number: int) -> Iterator[str]:
         item = self._loaded.items[number]
         summary = summarise(self._loaded, number) if item.selection.size > 1 else None
+        nested: Nested = []
+        full: Iterable[Sequence[str]] = ()
         whole = self._full and item.selection.size > 0
-        nested = None if whole else preview(self._loaded, number)
+        if whole:
+            more = iter(self._texts(number, '"'))
+            full = chain([next(more)], more)  # read before anything is said of it
+        else:
+            nested = preview(self._loaded, number)
         yield "\n" if number > len(self._failed) else ""
         yield heading(screen, item)
         if summary:
             line = flowed(_summary_items(summary), screen.width)
             yield screen.style(line, "dim") + "\n"
-        if nested is None:
-            yield from _full(self._texts(number, '"'), item.shape)
+        if whole:
+            yield from _full(full, item.shape)
             return
         yield _abbreviated(nested, screen.width)
         if item.selection.size > WHOLE_UP_TO:
