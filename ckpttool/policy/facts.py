@@ -120,7 +120,8 @@ class Retention:
     """What to keep. Keep rules unite; ``max_total_bytes`` bounds what they keep.
 
     Hours as TensorFlow has them; ``within`` and ``min_age`` in seconds. ``since`` is when
-    the Saver was built; None stands for the time of the oldest checkpoint.
+    the Saver was built; None stands for the time of the oldest checkpoint. With
+    ``include_preserved`` whoever gathers the facts marks nothing as preserved.
     """
 
     style: Literal["manager", "saver"] = "manager"
@@ -133,6 +134,7 @@ class Retention:
     best: tuple[BestRule, ...] = ()
     max_total_bytes: int | None = None
     broken: bool = False
+    include_preserved: bool = False
     min_age: float = 60.0
     order: Order | None = None
 

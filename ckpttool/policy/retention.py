@@ -362,7 +362,7 @@ def _warnings(
     if unlisted := rules.count("unlisted"):
         yield _left_alone(unlisted, "--scope all includes {them}")
     if preserved := rules.count("preserved"):
-        yield _left_alone(preserved, "TensorFlow may have preserved {them}; rm removes {them}")
+        yield _left_alone(preserved, "TensorFlow may have preserved {them}")
     if (
         retention.style == "manager"
         and retention.scope == "listed"

@@ -37,6 +37,15 @@ def stat_path(path: str) -> FileStat | None:
         raise_os_error(error, f"cannot look at {path}")
 
 
+def _changed(descriptor: int, name: str) -> tuple[int, bool]:
+    """The later of an entry's times, 0 if it is gone, and whether it is a directory."""
+    try:
+        found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+    except FileNotFoundError:
+        return 0, False
+    return max(found.st_mtime_ns, found.st_ctime_ns), S_ISDIR(found.st_mode)
+
+
 class LocalDirectory:
     """A directory held open by its descriptor."""
 
@@ -54,7 +63,7 @@ class LocalDirectory:
     def _check(self, name: str) -> None:
         if name in {"", ".", ".."} or "/" in name or "\0" in name:
             raise UnsafeError(
-                f"{name!r} is not a plain file name",
+                f"'{name}' is not a plain file name",
                 why=f"only names inside {self._path} are opened",
                 id="unsafe-path",
             )
@@ -97,24 +106,18 @@ class LocalDirectory:
         Raises:
             PermissionDeniedError, StorageError: the system does not say.
         """
-        newest, is_directory = self._changed(name)
-        if not is_directory:
-            return newest
-        try:
-            with self.directory(name) as inside:
-                return max([newest, *(inside._changed(one.name)[0] for one in inside.scan())])
-        except NotFoundError:
-            return newest  # it was removed just now
-
-    def _changed(self, name: str) -> tuple[int, bool]:
         self._check(name)
         try:
-            found = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
-        except FileNotFoundError:
-            return 0, False
+            newest, is_directory = _changed(self.descriptor, name)
+            if not is_directory:
+                return newest
+            with self.directory(name) as inside:
+                times = [_changed(inside.descriptor, one.name)[0] for one in inside.scan()]
+                return max([newest, *times])
         except OSError as error:
             raise_os_error(error, f"cannot look at {self._join(name)}")
-        return max(found.st_mtime_ns, found.st_ctime_ns), S_ISDIR(found.st_mode)
+        except NotFoundError:
+            return newest  # it was removed just now
 
     def open(self, name: str) -> LocalFile:
         self._check(name)

@@ -140,7 +140,9 @@ def test_min_age_zero_lifts_every_refusal_for_recency() -> None:
 
 
 def test_incomplete_ones_do_not_count_and_go_only_with_broken() -> None:
-    facts = with_missing(FIVE, {"ckpt-5": "shard 0 is missing", "ckpt-1": "shard 0 is missing"})
+    facts = with_missing(
+        FIVE, {"ckpt-5": "shard 0 is missing", "ckpt-1": "shard 0 is missing"}, {}, {}
+    )
     outcome = decide(facts, Retention(max_to_keep=2), NOW)
     assert numbers(outcome, "delete") == [2]
     assert numbers(outcome, "leave") == [1, 5]
@@ -268,7 +270,7 @@ def test_settings_that_make_no_sense(
 
 
 def test_broken_never_takes_all_there_is() -> None:
-    facts = with_missing(FIVE, {item.prefix: "no data" for item in FIVE.checkpoints})
+    facts = with_missing(FIVE, {item.prefix: "no data" for item in FIVE.checkpoints}, {}, {})
     with pytest.raises(RefusedError) as caught:
         decide(facts, Retention(broken=True), NOW)
     assert caught.value.id == "policy-keeps-nothing"

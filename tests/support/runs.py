@@ -15,7 +15,7 @@ from ckpttool.formats.state import CheckpointState
 from ckpttool.formats.state_writer import format_state
 from ckpttool.formats.table_writer import TableWriter
 
-__all__ = ["HOUR", "NOW", "add", "contents", "index_bytes", "make_run", "prefixes", "state"]
+__all__ = ["HOUR", "NOW", "add", "contents", "hdf5", "index_bytes", "make_run", "prefixes", "state"]
 
 NOW = 1_700_000_000.0
 HOUR = 3600.0
@@ -42,6 +42,13 @@ def index_bytes(shards: int = 1) -> bytes:
         )
     writer.finish()
     return b"".join(pieces)
+
+
+def hdf5(size: int = 200, mark: bytes = b"keras_version") -> bytes:
+    """The beginning of an HDF5 file of ``size`` bytes (superblock 0), as Keras writes one."""
+    superblock = b"\x89HDF\r\n\x1a\n" + bytes(5) + b"\x08\x08" + bytes(17)
+    superblock += b"\xff" * 8 + size.to_bytes(8, "little") + b"\xff" * 8
+    return (superblock + mark).ljust(size, b"\0")
 
 
 def add(

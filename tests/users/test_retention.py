@@ -138,7 +138,7 @@ def test_d13_only_whole_ones_count(run_cli: RunCli, tmp_path: Path, now: float) 
     names = [f"ckpt-{n}" for n in range(1, 6)]
     times = [now - (9 - n) * HOUR for n in range(1, 6)]
     state(run, names, times, last_preserved=now - 20 * HOUR, when=now - HOUR)
-    data = run_json(run_cli, "prune", run, "--max-to-keep", "2", "-n")
+    data = run_json(run_cli, "prune", run, "--max-to-keep", "2", "-n", "--min-age", "0")
     assert deleted(data) == ["ckpt-1"]
     keep = {entry["prefix"]: [r["rule"] for r in entry["reasons"]] for entry in data["keep"]}
     assert keep["ckpt-3"][0] == "newest"
@@ -172,19 +172,22 @@ def test_d14_leftovers_go_only_when_asked_and_old(
         "ckpt-3_temp",
         "ckpt-4_temp_08f0aaaa",
     }
+    # They were made now, as a copy that keeps times makes them: it may be under way.
     data = run_json(run_cli, "prune", run, "--broken", "-y")
+    assert data["leftovers"] == []
+    data = run_json(run_cli, "prune", run, "--broken", "-y", "--min-age", "0")
     assert {entry["path"] for entry in data["leftovers"]} == {
         "ckpt-3.data-00000-of-00001.tempstate5599",
         "checkpoint.tmp0123456789abcdef0123456789abcdef",
         "ckpt-3_temp",
+        "ckpt-4_temp_08f0aaaa",
     }
     assert not (run / "ckpt-3_temp").exists()
-    assert (run / "ckpt-4_temp_08f0aaaa").is_dir(), "a save may be under way in it"
     assert prefixes(run) == {"ckpt-1", "ckpt-2"}
 
 
 def test_d27_old_runs_after_a_restart(run_cli: RunCli, tmp_path: Path, now: float) -> None:
-    """D27: what is not listed is counted and left; --scope all includes it."""
+    """D27: what is not listed is counted and left; it goes only when that is said in so many words."""
     run = make_run(
         tmp_path / "run",
         {f"model.ckpt-{n}": 20 - n for n in range(1, 8)},
@@ -194,7 +197,10 @@ def test_d27_old_runs_after_a_restart(run_cli: RunCli, tmp_path: Path, now: floa
     )
     result = run_cli(["prune", run, "--policy", "saver", "--max-to-keep", "2", "-n"])
     assert "5 checkpoints that the state file does not list" in result.stderr
-    data = run_json(run_cli, "prune", run, "--scope", "all", "--max-to-keep", "2", "-y")
+    # A Saver takes what it keeps for ever off its list: these may be such.
+    every = ["prune", run, "--scope", "all", "--max-to-keep", "2", "-y"]
+    assert deleted(run_json(run_cli, *every)) == []
+    data = run_json(run_cli, *every, "--include-preserved")
     assert deleted(data) == [f"model.ckpt-{n}" for n in range(1, 6)]
 
 

@@ -36,6 +36,7 @@ _SETTINGS = (
     "pin",
     "max_total_size",
     "broken",
+    "include_preserved",
     "min_age",
     "order",
 )
@@ -113,6 +114,11 @@ _MODES = ("undo", "empty_trash", "apply_file", "watch", "recursive", "plan_file"
 )
 @click.option(
     "--broken", is_flag=True, help="Incomplete checkpoints and leftovers of saves go too."
+)
+@click.option(
+    "--include-preserved",
+    is_flag=True,
+    help="With --scope all: also what TensorFlow may have preserved for ever.",
 )
 @options.min_age
 @click.option(

@@ -301,7 +301,11 @@ def _settings(retention: Retention) -> str:
         words.append(f"--keep-within {duration(retention.within)}")
     if retention.max_total_bytes is not None:
         words.append(f"--max-total-size {bytes_text(retention.max_total_bytes)}")
-    return " ".join(words) + (" --broken" if retention.broken else "")
+    return (
+        " ".join(words)
+        + (" --include-preserved" if retention.include_preserved else "")
+        + (" --broken" if retention.broken else "")
+    )
 
 
 def _step(decision: Decision) -> str:

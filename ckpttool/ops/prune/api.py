@@ -30,6 +30,7 @@ def make_request(
     pin: Sequence[str] = (),
     max_total_size: int | None = None,
     broken: bool = False,
+    include_preserved: bool = False,
     min_age: float = 60.0,
     order: Order | None = None,
     state_name: str = STATE_FILE,
@@ -46,6 +47,7 @@ def make_request(
             within=keep_within,
             max_total_bytes=max_total_size,
             broken=broken,
+            include_preserved=include_preserved,
             min_age=min_age,
             order=order,
         ),
@@ -69,6 +71,7 @@ def plan_prune(
     pin: Sequence[str] = (),
     max_total_size: int | None = None,
     broken: bool = False,
+    include_preserved: bool = False,
     min_age: float = 60.0,
     order: Order | None = None,
     limits: Limits | None = None,
@@ -91,6 +94,7 @@ def plan_prune(
         pin: names or patterns of checkpoints that stay.
         max_total_size: bytes; of what stays, the oldest go until the rest fits.
         broken: incomplete checkpoints and leftovers of saves go too.
+        include_preserved: with ``scope="all"``, also what TensorFlow may have preserved.
         min_age: seconds; what changed later is left alone. 0 lifts that.
         order: what says which is older: ``state``, ``name``, ``step`` or ``time``.
         limits: bounds on what files may claim.
@@ -114,6 +118,7 @@ def plan_prune(
         pin=pin,
         max_total_size=max_total_size,
         broken=broken,
+        include_preserved=include_preserved,
         min_age=min_age,
         order=order,
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ckpttool.errors import RefusedError
@@ -104,7 +103,9 @@ def gather(directory: LocalDirectory, found: Survey, request: Request, limits: L
     state = state_file.state if state_file else None
     stamped = bool(state and state.all_model_checkpoint_timestamps)
     last_preserved = (state.last_preserved_timestamp or 0.0) if state else 0.0
-    kept = preserved(directory, found, listed, last_preserved if stamped else None, limits)
+    kept: dict[str, str] = {}
+    if not request.retention.include_preserved:
+        kept = preserved(directory, found, listed, last_preserved if stamped else None, limits)
     proof = Proof(directory, found)
     changes: dict[str, int] = defaultdict(int)
     for item in found.run.leftovers:

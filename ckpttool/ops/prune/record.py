@@ -117,6 +117,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "within": (float, int),
     "max_total_bytes": (int,),
     "broken": (bool,),
+    "include_preserved": (bool,),
     "min_age": (float, int),
     "order": (str,),
 }

@@ -16,6 +16,7 @@ from ckpttool.errors import CkpttoolError
 from ckpttool.formats.sniff import sniff_file
 from ckpttool.limits import Limits
 from ckpttool.ops.prune.file_kinds import keras_flaw, v1_flaw
+from ckpttool.ops.prune.pins import PINS_NAME
 from ckpttool.ops.prune.removal import Removal
 from ckpttool.ops.prune.state_files import is_state, linked_state, may_be_state, names_in
 from ckpttool.sources.filenames import (
@@ -141,7 +142,7 @@ def survey(directory: LocalDirectory, limits: Limits, state_name: str = STATE_FI
     v1: dict[str, list[FileStat]] = {}
     flaws: dict[str, str] = {}
     for entry in rest:
-        if entry.name.startswith(OWN):
+        if entry.name.startswith(OWN) or entry.name == PINS_NAME:
             continue
         if entry.kind == "directory":
             _look_at_folder(directory, entry, found, limits)

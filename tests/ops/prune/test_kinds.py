@@ -12,9 +12,9 @@ import pytest
 from ckpttool.ops.prune.api import make_request, plan_prune
 from ckpttool.ops.prune.plan import PrunePlan
 from ckpttool.ops.prune.plan import plan_prune as plan_request
-from tests.support.runs import HOUR, add, make_run, state
+from tests.support.runs import HOUR, add, hdf5, make_run, state
 
-HDF5 = b"\x89HDF\r\n\x1a\n" + bytes(100)
+HDF5 = hdf5()
 
 
 def deleted(plan: PrunePlan) -> list[str]:
