@@ -51,8 +51,7 @@ _KEY_TAG = 0x1A
 _SHORTEST_VARIABLE = _OPENING_SIZE + 6
 
 
-#: Names that are remembered, and sets of them; a file of names that are all different would
-#: fill the memory with what is never met again.
+#: Names that are remembered, and sets of them: what is met once only fills the memory.
 _REMEMBERED = 2**16
 
 
@@ -152,8 +151,7 @@ class _Parser:
         self._keys: list[str] = []
         self._attributes: dict[int, str] = {}
         self._slots: list[Slot] = []
-        # Names of edges repeat ("kernel", "0"), and so do the names at one node ("kernel",
-        # "bias"): each is decoded and kept once.
+        # Names of edges repeat ("kernel"), and so do the names at one node: each is kept once.
         self._labels: dict[bytes, str] = {}
         self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
 

@@ -69,7 +69,11 @@ def read_strings(
     and 24 bytes and an object an element; the caller has bounded both (`require_bounded`).
 
     Args:
-        file, offset, size, count, big_endian: as ``string_checksum``.
+        file: this and what follows as ``string_checksum``.
+        offset: where the variable begins.
+        size: its bytes as stored.
+        count: its number of elements.
+        big_endian: the byte order that the header of the index gives.
         expected: the checksum that they should have; None: whatever it is.
 
     Returns:

@@ -110,7 +110,7 @@ class Source(Protocol):
         ...
 
     def shards(self) -> Sequence[Shard]:
-        """The data files; never more than lie on the disk and the entries refer to."""
+        """The data files that are there, and the first hundred of those that are missing."""
         ...
 
     def chunks(

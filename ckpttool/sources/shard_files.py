@@ -12,7 +12,10 @@ from ckpttool.errors import CkpttoolError, IncompleteError, NotFoundError
 from ckpttool.sources.filenames import join, shard_name, split_part
 from ckpttool.storage.base import Directory, FileStat, ReadableFile
 
-__all__ = ["ShardFiles", "about"]
+__all__ = ["MISSING_NAMED", "ShardFiles", "about"]
+
+#: Missing data files that are named; an index may claim 99,999, and none of them be there.
+MISSING_NAMED = 100
 
 #: Open data files; the one that was used longest ago is closed for the next.
 _OPEN_AT_MOST = 32

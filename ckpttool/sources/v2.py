@@ -24,7 +24,7 @@ from ckpttool.limits import Limits, within_memory
 from ckpttool.model import Oddity, Shard, Variable, shape_text
 from ckpttool.sources.filenames import index_name, split_number
 from ckpttool.sources.kinds import label_of_name
-from ckpttool.sources.shard_files import ShardFiles
+from ckpttool.sources.shard_files import MISSING_NAMED, ShardFiles
 from ckpttool.sources.v2_variables import (
     DTYPES,
     Labeller,
@@ -242,6 +242,7 @@ class BundleSource:
     def shards(self) -> list[Shard]:
         expected, _ = self._walk()
         on_disk = self._files.on_disk()
+        absent = sorted(expected.keys() - on_disk.keys())
         return [
             Shard(
                 self._files.path(shard),
@@ -249,7 +250,7 @@ class BundleSource:
                 expected.get(shard, 0),
                 shard in on_disk,
             )
-            for shard in sorted(on_disk.keys() | expected.keys())
+            for shard in sorted([*on_disk, *absent[:MISSING_NAMED]])
         ]
 
     def unless_changed(self, read: Iterator[_T]) -> Iterator[_T]:

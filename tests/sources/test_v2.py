@@ -23,6 +23,7 @@ from ckpttool.errors import (
 from ckpttool.formats.entry import SliceSpec
 from ckpttool.limits import Limits
 from ckpttool.model import Variable
+from ckpttool.ops.inspect import inspect
 from ckpttool.sources import v2
 from ckpttool.sources.address import resolve
 from ckpttool.sources.registry import open_source
@@ -229,6 +230,32 @@ def test_shards_are_those_on_disk_and_those_referred_to(tmp_path: Path) -> None:
     with opened(prefix) as source:
         found = [(shard.nbytes, shard.expected, shard.present) for shard in source.shards()]
         assert found == [(8, 4, True), (None, 104, False), (0, 0, True)]
+
+
+def test_the_list_of_missing_shards_ends_and_that_of_present_ones_does_not(
+    tmp_path: Path,
+) -> None:
+    """A small index may say that its variables lie in 99,999 data files."""
+    count, there = 400, range(250, 400)
+    entries: dict[bytes, EntryFields | bytes] = {
+        b"v%03d" % number: {"shape": (1,), "size": 4, "shard": number, "crc": 1}
+        for number in range(count)
+    }
+    prefix = write_bundle(tmp_path, "m", entries, [], head=header(count))
+    for number in there:
+        (tmp_path / f"m.data-{number:05d}-of-00400").write_bytes(bytes(4))
+    with opened(prefix) as source:
+        shards = source.shards()
+    assert [shard.present for shard in shards] == [False] * 100 + [True] * len(there)
+    assert shards[99].path.endswith("m.data-00099-of-00400")
+    report = inspect(str(prefix)).checkpoint
+    assert report is not None
+    missing = [found for found in report.problems if found.id == "shard-missing"]
+    assert len(missing) == 101
+    assert missing[-1].object == str(prefix)
+    assert missing[-1].message == (
+        "150 more of its data files are not there: 150 entries, 600 bytes"
+    )
 
 
 def test_a_header_that_claims_a_billion_shards_costs_nothing(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from ckpttool.model import Finding, Shard, shape_text
 from ckpttool.ops.census import Census, Partitioned, Total
 from ckpttool.ops.inspect import CheckpointReport, InspectResult
 from ckpttool.ops.run_report import RunCheckpoint, RunReport
+from ckpttool.sources.shard_files import MISSING_NAMED
 
 __all__ = ["human"]
 
@@ -152,8 +153,11 @@ def _data(shards: Sequence[Shard]) -> str:
     states = [_shard_state(shard) for shard in shards]
     wrong = [state for state in ("missing", "short") if state in states]
     size = bytes_text(sum(shard.nbytes or 0 for shard in shards))
-    text = f"{count(len(shards), 'file')}, {size}"
-    return ", ".join([text, *(f"{states.count(state)} {state}" for state in wrong)])
+    facts = [f"{count(len(shards), 'file')}, {size}"]
+    facts += [f"{states.count(state)} {state}" for state in wrong]
+    if states.count("missing") >= MISSING_NAMED:  # no more are listed
+        facts.append("maybe more: see the problems")
+    return ", ".join(facts)
 
 
 def _shard_state(shard: Shard) -> str:

@@ -18,6 +18,7 @@ from ckpttool.ops.verification.coverage import Coverage
 from ckpttool.ops.verification.extents import Extents, Layout
 from ckpttool.ops.verification.report import Report
 from ckpttool.sources.filenames import join, shard_name, split_part
+from ckpttool.sources.shard_files import MISSING_NAMED
 from ckpttool.storage import Directory, FileStat
 
 __all__ = ["DataFile", "Siblings", "check_shards", "survey"]
@@ -112,6 +113,7 @@ def check_shards(
         count = known[0] if len(known) == 1 else max(contents.shards, default=-1) + 1
     present = siblings.shards.get(count, {})
     readable = []
+    missing: list[DataFile] = []
     for number, extents in sorted(contents.shards.items()):
         if number >= count:
             _out_of_range(number, count, extents, report, join(directory.path, base))
@@ -119,7 +121,9 @@ def check_shards(
             continue
         name = shard_name(base, number, count)
         file = DataFile(join(directory.path, name), name, present.get(number), extents)
-        if _is_readable(file, directory, report):
+        if file.stat is None:
+            missing.append(file)
+        elif _is_readable(file, file.stat, directory, report):
             layout = extents.layout()
             _check_layout(file, layout, contents, report)
             if _is_bounded(file, layout, report):
@@ -127,6 +131,7 @@ def check_shards(
                 readable.append(file)
                 continue
         coverage.lose(extents, range(len(extents)))
+    _tell_missing(missing, report, join(directory.path, base))
     _check_others(contents, siblings, count, report, directory.path, base)
     return readable
 
@@ -145,15 +150,28 @@ def _out_of_range(number: int, count: int, extents: Extents, report: Report, pre
     report.skip(prefix, f"there is no data file {number}", len(extents), extents.nbytes)
 
 
-def _is_readable(file: DataFile, directory: Directory, report: Report) -> bool:
-    extents, stat = file.extents, file.stat
-    entries = "1 entry" if len(extents) == 1 else f"{len(extents)} entries"
-    lost = f"{entries}, {extents.nbytes} bytes"
-    why = ""
-    if stat is None:
-        why = "missing"
-        report.add("shard-missing", "error", file.path, f"it is not there, and holds {lost}")
-    elif stat.kind != "file":
+def _tell_missing(missing: list[DataFile], report: Report, prefix: str) -> None:
+    """Name the first of the data files that are not there, and count the others."""
+    for file in missing[:MISSING_NAMED]:
+        entries, nbytes = len(file.extents), file.extents.nbytes
+        lost = f"it is not there, and holds {_held(entries, nbytes)}"
+        report.add("shard-missing", "error", file.path, lost)
+        report.skip(file.path, "missing", entries, nbytes)
+    others = [file.extents for file in missing[MISSING_NAMED:]]
+    if others:
+        entries, nbytes = sum(map(len, others)), sum(extents.nbytes for extents in others)
+        lost = f"{len(others)} more of its data files are not there: {_held(entries, nbytes)}"
+        report.add("shard-missing", "error", prefix, lost)
+        report.skip(prefix, f"{len(others)} more data files are missing", entries, nbytes)
+
+
+def _held(entries: int, nbytes: int) -> str:
+    return f"{entries} {'entry' if entries == 1 else 'entries'}, {nbytes} bytes"
+
+
+def _is_readable(file: DataFile, stat: FileStat, directory: Directory, report: Report) -> bool:
+    extents, why = file.extents, ""
+    if stat.kind != "file":
         # What a link leads to is not damaged, only not ours to follow; a pipe holds no data.
         link = stat.kind == "link"
         why = "a symbolic link, which is not followed" if link else "no regular file"
