@@ -134,7 +134,7 @@ def _limits() -> tuple[tuple[LimitSetting, ...], Check]:
         check = Check("CKPTTOOL_LIMITS", True, ", ".join(changed) or "not set: the defaults hold")
     except UsageError as error:
         current = default
-        check = Check("CKPTTOOL_LIMITS", False, str(error))
+        check = Check("CKPTTOOL_LIMITS", False, f"{error}; {error.hint}")
     settings = tuple(
         LimitSetting(f.name, getattr(current, f.name), getattr(default, f.name))
         for f in fields(Limits)

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 
 from ckpttool.errors import CkpttoolError, NotFoundError
 from ckpttool.limits import Limits, default_limits
-from ckpttool.sources.absent import refuse_link, refuse_linked_index, v1_unsupported
+from ckpttool.sources.absent import (
+    refuse_denied,
+    refuse_link,
+    refuse_linked_index,
+    v1_unsupported,
+)
 from ckpttool.sources.address import Address, require_run
 from ckpttool.sources.choose import state_trouble
 from ckpttool.sources.filenames import join, split_number
@@ -49,6 +54,7 @@ def latest(address: Address, limits: Limits | None = None) -> LatestResult:
         NotFoundError: ids ``not-a-run``, and ``no-whole-checkpoint``, which says why.
         UnsupportedError: id ``v1-checkpoint``: there is nothing but V1 checkpoints.
         UnsafeError: id ``unsafe-link``: none is whole as far as links are not followed.
+        PermissionDeniedError: none is whole as far as indexes may be read.
 
     >>> import ckpttool
     >>> found = ckpttool.latest("fixtures/keras3")
@@ -69,7 +75,7 @@ def latest(address: Address, limits: Limits | None = None) -> LatestResult:
         run = read_run(directory, limits, where.state_name)
         candidate, passed = newest_whole(run, directory, limits)
         if candidate is None:
-            _refuse_links(directory, run, passed)
+            _refuse_unseen(directory, run, passed)
             raise _none_whole(run, passed)
         trouble = _trouble(run, stored, found)
         path = candidate.path(run.path)
@@ -111,15 +117,17 @@ def _passed(run: Run, passed: list[tuple[Candidate, Flaw]]) -> str:
     return "; " + "; ".join(named) + (f"; nor are {more} more" if more > 0 else "")
 
 
-def _refuse_links(directory: Directory, run: Run, passed: list[tuple[Candidate, Flaw]]) -> None:
-    """Raise where there may well be a whole checkpoint, but its files are links."""
+def _refuse_unseen(directory: Directory, run: Run, passed: list[tuple[Candidate, Flaw]]) -> None:
+    """Raise where there may well be a whole checkpoint: its files are links, or not for us."""
     refuse_linked_index(directory, run)
     for item, flaw in passed:
         if item.directory is None:
             refuse_link(directory, flaw.name)
+            refuse_denied(directory, flaw.name)
         else:
             with open_directory(item.directory) as other:
                 refuse_link(other, flaw.name)
+                refuse_denied(other, flaw.name)
 
 
 def _none_whole(run: Run, passed: list[tuple[Candidate, Flaw]]) -> CkpttoolError:

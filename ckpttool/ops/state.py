@@ -170,7 +170,7 @@ def _list_problems(run: Run) -> Iterator[Finding]:
         found = item.found
         if isinstance(found, Lost):
             if found.foreign:
-                foreign[f"{item.stored!r} is {found.why}"] = None
+                foreign[f"'{item.stored}' is {found.why}"] = None
             else:
                 missing[item.stored] = None
         elif not found.own:

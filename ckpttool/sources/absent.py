@@ -18,6 +18,7 @@ from ckpttool.errors import (
     ForeignFormatError,
     IncompleteError,
     NotFoundError,
+    PermissionDeniedError,
     UnsupportedError,
 )
 from ckpttool.formats.sniff import sniff_directory, sniff_file
@@ -40,6 +41,7 @@ __all__ = [
     "no_checkpoint",
     "no_folder",
     "no_prefix",
+    "refuse_denied",
     "refuse_link",
     "refuse_linked_index",
     "v1_unsupported",
@@ -80,6 +82,20 @@ def refuse_link(directory: Directory, name: str) -> None:
     stat = directory.stat(name)
     if stat is not None and stat.kind == "link":
         directory.open(name).close()
+
+
+def refuse_denied(directory: Directory, name: str) -> None:
+    """Raise where the system does not let a file of a checkpoint be read.
+
+    Raises:
+        PermissionDeniedError: as whoever opens it has it.
+    """
+    try:
+        directory.open(name).close()
+    except PermissionDeniedError:
+        raise
+    except CkpttoolError:
+        pass  # that nothing is there, or no file, is for others to say
 
 
 def refuse_linked_index(directory: Directory, run: Run) -> None:

@@ -316,7 +316,7 @@ class _Name:
             return _chosen(chosen, self._address, "checkpoint")
         raise NotFoundError(
             f"no such checkpoint: {self._address}",
-            why=f"after @ comes a step or the word latest, not {which!r}",
+            why=f"after @ comes a step or the word latest, not '{which}'",
             hint=f"for example {join(self._directory.path, '@latest')}",
             id="step-not-found",
         )

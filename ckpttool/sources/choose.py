@@ -16,6 +16,7 @@ from ckpttool.model import Oddity
 from ckpttool.sources.absent import (
     index_missing,
     no_checkpoint,
+    refuse_denied,
     refuse_link,
     refuse_linked_index,
     v1_unsupported,
@@ -75,6 +76,7 @@ def choose_latest(directory: Directory, limits: Limits, state_name: str = STATE_
     Raises:
         IncompleteError: id ``latest-incomplete``; the hint names the newest whole one.
         NotFoundError: there is no whole one either, and no state file says there should be.
+        PermissionDeniedError: its index may not be read.
     """
     state_file = read_state_file(directory, limits, state_name)
     found = _latest(directory, state_file)
@@ -84,6 +86,7 @@ def choose_latest(directory: Directory, limits: Limits, state_name: str = STATE_
             if not wrong:
                 return found
             refuse_link(where, wrong[0].name)
+            refuse_denied(where, wrong[0].name)
         why = "; ".join(str(flaw) for flaw in wrong[:3])
         _raise_incomplete(directory, limits, state_name, found.path, why)
     if state_file is not None and state_file.state and state_file.state.model_checkpoint_path:

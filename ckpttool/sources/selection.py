@@ -194,7 +194,7 @@ def _expand(index: Index, shape: tuple[int, ...], what: str) -> list[int | slice
 
 
 def _refuse(what: str, why: str, hint: str = _HINT) -> NoReturn:
-    subject = f"the index of {what!r}" if what else "the index"
+    subject = f"the index of '{what}'" if what else "the index"
     raise UsageError(f"{subject} does not fit", why=why, hint=hint, id="bad-index")
 
 

@@ -65,7 +65,7 @@ def run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     else:
         warm = write(folder / "warm")
         code = _AS_NOBODY.format(nobody=_NOBODY)
-        command = [sys.executable, "-c", code, "verify load", str(warm), *argv]
+        command = [sys.executable, "-c", code, "verify load latest list", str(warm), *argv]
     done = subprocess.run(
         command,
         capture_output=True,
@@ -115,6 +115,28 @@ def test_an_index_or_a_directory_that_may_not_be_read(folder: Path, what: str) -
     assert done.returncode == 42, done
     assert len(done.stderr.splitlines()) == 3
     assert "[permission]" in done.stderr
+
+
+def test_that_there_is_no_checkpoint_and_that_nobody_may_look_are_two_things(
+    folder: Path,
+) -> None:
+    prefix = write(folder / "run")
+    index = Path(f"{prefix}.index")
+    state = folder / "run" / "checkpoint"
+    for argv in (["latest", str(folder / "run")], ["list", f"{folder}/run/@latest"]):
+        for named in (False, True):
+            state.write_text('model_checkpoint_path: "m"\n')
+            if not named:
+                state.unlink()
+            index.chmod(0)
+            done = run(folder, *argv)
+            assert done.returncode == 42, (argv, done)
+            assert done.stderr.startswith(f"error: cannot open {index}\n  why: Permission denied\n")
+            index.chmod(0o644)
+            assert run(folder, *argv).returncode == 0
+    state.unlink()
+    index.write_bytes(b"")
+    assert run(folder, "latest", str(folder / "run")).returncode == 10
 
 
 def test_a_directory_that_may_not_be_written_to_is_no_matter(folder: Path) -> None:

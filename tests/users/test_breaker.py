@@ -452,3 +452,33 @@ def test_what_could_not_be_opened_anew_stays_open(tmp_path: Path) -> None:
         with pytest.raises(CkpttoolError):
             list(loaded.chunks(0))
         assert loaded.source.lookup("a") is not None
+
+
+# Trifles ------------------------------------------------------------------------------
+
+
+def test_a_path_that_is_no_text_is_spelled_in_one_way(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path, 1)
+    stored = "\\377\\000x\\n"
+    state = f'model_checkpoint_path: "m"\nall_model_checkpoint_paths: "{stored}"\n'
+    (tmp_path / "checkpoint").write_text(state)
+    assert main(["state", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("\\xff\\x00x\\n\t")
+    assert "'\\xff\\x00x\\n' is a path with a NUL byte" in err
+    assert "udcff" not in err
+
+
+def test_doctor_says_what_a_limit_should_look_like(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CKPTTOOL_LIMITS", "foo")
+    assert main(["doctor"]) == 1
+    out, _ = capsys.readouterr()
+    (line,) = (line for line in out.splitlines() if line.startswith("check\tCKPTTOOL_LIMITS\t"))
+    assert line.startswith(
+        "check\tCKPTTOOL_LIMITS\tfailed\tCKPTTOOL_LIMITS cannot be used: 'foo': "
+    )
+    assert "write NAME=SIZE" in line

@@ -13,7 +13,7 @@ __all__ = ["command"]
 @options.command(
     "latest",
     examples=["ckpttool latest run/", 'python eval.py --ckpt "$(ckpttool latest run/)"'],
-    epilog="Exit code 10: there is none.",
+    epilog="Exit codes: 10 there is none, 42 there may be one that is not readable.",
 )
 @options.directory
 @options.output(quiet=True)

@@ -66,7 +66,7 @@ def _apply(contents: Contents, rule: Rule, unmatched: Unmatched) -> None:
     for origin, item in items.items():
         if not new[origin] or new[origin].startswith("\0"):
             raise RefusedError(
-                f"{item.name} cannot be renamed to {new[origin]!r}",
+                f"{item.name} cannot be renamed to '{new[origin]}'",
                 why="the empty name and names that begin with a zero byte are the format's own",
                 hint=f"change {rule.text}",
                 id="name-unusable",

@@ -269,7 +269,7 @@ def _require_different_names(before: dict[str, _Names], after: dict[str, _Names]
 
 def _unusable(item: Item, name: str) -> RefusedError:
     return RefusedError(
-        f"{item.name} cannot be renamed to {name!r}",
+        f"{item.name} cannot be renamed to '{name}'",
         why="it is empty, or begins with a zero byte, or is a key that does not end as the old one "
         "does, which says what it holds",
         hint="change the rule",
