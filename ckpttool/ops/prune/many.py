@@ -6,6 +6,7 @@ others from being pruned.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,8 @@ from ckpttool.storage import open_directory
 __all__ = ["RunReport", "apply_many", "find_runs", "plan_many"]
 
 _INDEX = ".index"
+#: Hidden directories, our trash among them, and the parts of a save that may be under way.
+_NO_RUN = re.compile(r"\A\.|_temp(?:_[0-9a-f]+)?\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ def find_runs(root: str, state_name: str) -> Iterator[str]:
                 for entry in directory.scan():
                     if entry.kind == "file":
                         is_run |= entry.name == state_name or entry.name.endswith(_INDEX)
-                    elif entry.kind == "directory" and not entry.name.startswith("."):
+                    elif entry.kind == "directory" and not _NO_RUN.search(entry.name):
                         inside.append(join(path, entry.name))
         except CkpttoolError:
             yield path  # planning it says what is wrong

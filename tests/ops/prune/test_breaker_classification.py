@@ -94,6 +94,15 @@ class TestInFlight:
         assert going(plan_of(run, broken=True, scope="all")) == OLD | {"ckpt-6"}
 
 
+def test_the_parts_of_a_save_are_no_run_of_their_own(run: Path) -> None:
+    folder = run / "ckpt-9_temp_0123abcd"
+    folder.mkdir()
+    for shard in range(2):
+        add(folder, f"part-{shard:05d}-of-00002", time.time() - 9 * HOUR)
+    request = Request(Retention(max_to_keep=1, scope="all", broken=True))
+    assert [report.directory for report in plan_many(str(run), request)] == [str(run)]
+
+
 @pytest.mark.parametrize(
     "name",
     [
