@@ -1,8 +1,8 @@
 """Look into, check and read TensorFlow checkpoints without TensorFlow.
 
 ``open(address)`` gives a checkpoint as a mapping of names to variables, ``latest`` the
-newest whole one of a run, ``verify`` checks one, ``plan_prune`` decides which ones of a run may go; every error is a ``CkpttoolError``.
-Nothing is imported before it is used.
+newest whole one of a run, ``verify`` checks one, ``plan_prune`` decides which ones of a run
+may go; every error is a ``CkpttoolError``. Nothing is imported before it is used.
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ def test_a_prefix_that_is_not_utf_8_is_exact_in_json(
     run_cli: RunCli, fixtures_dir: Path, tmp_path: Path
 ) -> None:
     run = os.path.join(os.fsencode(tmp_path), b"r\xfcn")
-    shutil.copytree(os.fsencode(fixtures_dir / "keras3"), run)
+    shutil.copytree(fixtures_dir / "keras3", os.fsdecode(run))
     exact = b64encode(run + b"/ckpt-4").decode()
     latest = json.loads(run_cli(["latest", run, "--json"]).stdout)["data"]
     assert latest["prefix"] == f"{tmp_path}/r\ufffdn/ckpt-4"
