@@ -7,10 +7,11 @@ may go; every error is a ``CkpttoolError``. Nothing is imported before it is use
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ckpttool.version import __version__
 
+# Type checkers take it for true by its name. To import ``typing`` takes some milliseconds
+# in which the command line cannot yet answer an interrupt.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ckpttool.api import Checkpoint, open  # noqa: A004 - as gzip.open and io.open are named
     from ckpttool.errors import (

@@ -185,3 +185,23 @@ def test_a_signal_before_the_command_line_is_read(module, number, code, id) -> N
 def test_two_signals_before_the_command_line_is_read_end_it_at_once() -> None:
     done = at_import("ckpttool.cli.main", signal.SIGINT, signal.SIGTERM)
     assert (done.returncode, done.stderr) == (143, "")
+
+
+def test_next_to_nothing_is_imported_before_signals_are_held() -> None:
+    """Until then an interrupt is Python's own: a traceback."""
+    code = "import sys; before = set(sys.modules)\n"
+    code += "import signal; import ckpttool.__main__\n"
+    code += "print(*sorted(name for name in set(sys.modules) - before if 'ckpttool' in name))\n"
+    code += "print('typing' in sys.modules)"
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"
+    command = [sys.executable, "-S", "-c", code]  # without what `site` imports
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    names, typing = done.stdout.splitlines()
+    assert names.split() == [
+        "ckpttool",
+        "ckpttool.__main__",
+        "ckpttool.cli",
+        "ckpttool.cli.early",
+        "ckpttool.version",
+    ]
+    assert typing == "False"
