@@ -38,13 +38,20 @@ def texts(loaded: Loaded, number: int) -> Iterator[list[str]]:
         CkpttoolError: as ``Loaded.chunks``.
     """
     item = loaded.items[number]
-    if item.dtype in QUICK and item.selection.size >= _MANY:
+    if item.dtype in QUICK and item.selection.size >= _MANY and not _is_confined():
         try:
             yield from _quick_texts(loaded, number)
             return
         except ImportError:
             pass  # raised before anything is read
     yield from map(number_texts, loaded.batches(number))
+
+
+def _is_confined() -> bool:
+    """Whether memory is limited: numpy's libraries may end a process that has too little."""
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 def _quick_texts(loaded: Loaded, number: int) -> Iterator[list[str]]:
