@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ckpttool.errors import UnsupportedError
 from tests.support.command import ROOT, clean_environment
 
 pytestmark = pytest.mark.slow
@@ -86,6 +87,29 @@ def test_rows_go_to_a_file(light: Path, fixtures_dir: Path, tmp_path: Path, endi
     result = run(light, "load", "mlp-v1", "hidden/weights[0:10]", "-o", str(out), cwd=fixtures_dir)
     assert result.returncode == 0, result.stderr
     assert out.stat().st_size > 10 * 16 * 4
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["cp", "two-shards", "OUT"],
+        ["repartition", "two-shards", "OUT", "--shards", "3"],
+        ["edit", "mlp-v1", "OUT", "--strip-optimizer"],
+    ],
+    ids=" ".join,
+)
+def test_what_moves_bytes(light: Path, fixtures_dir: Path, tmp_path: Path, args: list[str]) -> None:
+    out = str(tmp_path / "out")
+    result = run(light, *[out if arg == "OUT" else arg for arg in args], cwd=fixtures_dir)
+    assert result.returncode == 0, result.stderr
+    assert run(light, "verify", out, cwd=fixtures_dir).returncode == 0
+
+
+def test_what_computes_says_what_it_wants(light: Path, fixtures_dir: Path, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    result = run(light, "edit", "mlp-v1", out, "--cast", "float16", cwd=fixtures_dir)
+    assert result.returncode == UnsupportedError.exit_code
+    assert "pip install numpy" in result.stderr
 
 
 def test_a_program_can_list_and_verify(light: Path, fixtures_dir: Path) -> None:
