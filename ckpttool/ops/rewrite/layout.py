@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ckpttool.errors import UnsupportedError
+from ckpttool.errors import CorruptError, IncompleteError, UnsupportedError
 from ckpttool.formats.dtypes import BY_NUMBER, dtype_name
 from ckpttool.model import numel
 from ckpttool.ops.rewrite.part_sums import check_whole
@@ -55,12 +55,29 @@ class Variable:
         return known.size if known else 0
 
     def check(self) -> None:
-        """Check that the parts share nothing and leave nothing out.
+        """Check that the parts share nothing and leave nothing out, and are what they should.
 
         Raises:
-            CorruptError: ids ``slice-shape``, ``slice-overlap``.
-            IncompleteError: id ``slice-gap``.
+            CorruptError: ids ``slice-shape``, ``slice-overlap``, ``slice-mismatch``.
+            IncompleteError: ids ``slice-gap``, ``slice-missing``.
         """
+        if not self.parts:
+            raise IncompleteError(
+                f"the values of {self.name} are nowhere",
+                why="the index has no entry with bytes for any of its slices",
+                hint="ckpttool verify shows what is lost; leave it out with a narrower pattern",
+                id="slice-missing",
+            )
+        for box, tensor in self.parts:
+            if (tensor.dtype, tensor.shape) != (self.dtype, box.extent):
+                raise CorruptError(
+                    f"a slice of {self.name} does not fit it",
+                    why=f"it is {dtype_name(tensor.dtype)} {list(tensor.shape or ())}, and should "
+                    f"be {dtype_name(self.dtype)} {list(box.extent)}",
+                    hint="ckpttool verify shows all that is wrong; leave it out with a narrower "
+                    "pattern",
+                    id="slice-mismatch",
+                )
         boxes = [part.box for part in self.parts]
         check_boxes(self.name, self.shape, boxes)
         require_cover(self.name, Selection.whole(self.shape), boxes)

@@ -188,8 +188,8 @@ def _require_shards(source: str, bundle: Bundle, limits: Limits) -> None:
             hint="if the file is trusted, raise shards in CKPTTOOL_LIMITS",
             id="limit-shards",
         )
-    worst = max((tensor.shard for tensor in bundle.tensors), default=0)
-    if worst >= max(bundle.shards, 1):
+    worst = max((tensor.shard for tensor in bundle.tensors), default=-1)
+    if worst >= bundle.shards:
         raise CorruptError(
             f"the index of {source} contradicts itself",
             why=f"a variable lies in data file {worst}, and there are {bundle.shards}",

@@ -72,6 +72,8 @@ def cut(
         rule = next((one for one in cuts if one.matches(variable.name)), None)
         if rule is None:
             continue
+        if len(variable.parts) != 1:
+            variable.check()
         parts = rule.partitioner(variable.shape, variable.itemsize or BYTES_PER_STRING)
         if [Box(part.start, part.extent) for part in parts] == [
             part.box for part in variable.parts
@@ -137,6 +139,9 @@ class Layout:
                     yield Variable(tensor.key, tensor.dtype, tensor.shape, (part,))
             elif tensor.variable not in seen and owner.shape is not None:
                 seen.add(tensor.variable)
+                yield self._partitioned(owner, owner.shape)
+        for owner in self._bundle.owners.values():  # those of which no part is there
+            if owner.key not in seen and owner.shape is not None:
                 yield self._partitioned(owner, owner.shape)
 
     def _partitioned(self, owner: Owner, shape: tuple[int, ...]) -> Variable:
