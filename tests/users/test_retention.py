@@ -187,7 +187,7 @@ def test_d14_leftovers_go_only_when_asked_and_old(
 
 
 def test_d27_old_runs_after_a_restart(run_cli: RunCli, tmp_path: Path, now: float) -> None:
-    """D27: what is not listed is counted and left; it goes only when that is said in so many words."""
+    """D27: what is not listed is counted and left; it goes only when that is said."""
     run = make_run(
         tmp_path / "run",
         {f"model.ckpt-{n}": 20 - n for n in range(1, 8)},
@@ -198,7 +198,7 @@ def test_d27_old_runs_after_a_restart(run_cli: RunCli, tmp_path: Path, now: floa
     result = run_cli(["prune", run, "--policy", "saver", "--max-to-keep", "2", "-n"])
     assert "5 checkpoints that the state file does not list" in result.stderr
     # A Saver takes what it keeps for ever off its list: these may be such.
-    every = ["prune", run, "--scope", "all", "--max-to-keep", "2", "-y"]
+    every: list[str | Path] = ["prune", run, "--scope", "all", "--max-to-keep", "2", "-y"]
     assert deleted(run_json(run_cli, *every)) == []
     data = run_json(run_cli, *every, "--include-preserved")
     assert deleted(data) == [f"model.ckpt-{n}" for n in range(1, 6)]
