@@ -124,7 +124,14 @@ def test_as_the_name_of_a_damaged_variable(damaged: Runs, name: bytes) -> None:
     for what in ("plain", "human", "records"):
         outcome = damaged[name, what]
         assert (outcome.code, outcome.stderr) == (1, "")
-        assert outcome.stdout.count("\n") == 2
+    for what in ("plain", "records"):
+        assert damaged[name, what].stdout.count("\n") == 2
+    # People's text may wrap, with an indent; a name starts no line of its own.
+    head, *lines, last = damaged[name, "human"].stdout.splitlines()
+    assert "damaged" in head
+    assert "ckpttool explain" in last
+    assert lines
+    assert all(line.startswith("  ") for line in lines)
     assert not draws(re.sub("\x1b\\[[0-9;]*m", "", damaged[name, "human"].stdout))
     assert not draws(damaged[name, "plain"].stdout)
     finding = json.loads(damaged[name, "records"].stdout.splitlines()[0])
