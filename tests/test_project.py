@@ -24,8 +24,9 @@ MAX_LINES_OF_TESTS = 800
 
 #: Paths of one machine, and words of drafts: they do not belong in what others read.
 FORBIDDEN = re.compile(
-    rb"/work/|/root/|/opt/\w+/simple|(?i:\bTODO\b|\bFIXME\b|\bXXX\b)"
-    rb"|(?i:extra-index-url|find-links|index-url)"
+    b"|".join(re.escape(bytes(place)) + rb"/" for place in (ROOT, Path.home()))
+    + rb"|file:///\w|(?i:\bTODO\b|\bFIXME\b|\bXXX\b)"
+    + rb"|(?i:extra-index-url|find-links|index-url)"
 )
 
 
