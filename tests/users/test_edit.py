@@ -1,4 +1,4 @@
-"""What people ran into when they wanted to change what is in a checkpoint: cases of USERS.md."""
+"""What people ran into when they wanted to change what is in a checkpoint."""
 
 from __future__ import annotations
 

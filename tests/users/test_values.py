@@ -1,4 +1,4 @@
-"""What people ran into when they wanted to see values: cases of USERS.md."""
+"""What people ran into when they wanted to see values."""
 
 from __future__ import annotations
 
