@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from ckpttool.cli.escape import escape
+from ckpttool.policy.words import size as bytes_text
 
 __all__ = ["Column", "Screen", "bytes_text", "tab_lines"]
 
@@ -86,13 +87,3 @@ def tab_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
         raise
     if lines:
         yield "\n".join(lines) + "\n"
-
-
-def bytes_text(count: int) -> str:
-    """A number of bytes for people, in powers of 1024: ``512 B``, ``1.5 MiB``."""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if size < 1024 or unit == "TiB":
-            break
-        size /= 1024
-    return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
