@@ -6,6 +6,7 @@ a trainer whose temporary files were taken away would end with an error.
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 import subprocess
@@ -97,7 +98,12 @@ def test_beside_a_trainer(tmp_path: Path, trainer: str, style: str) -> None:
         deadline = time.monotonic() + 60
         while not (run / "checkpoint").exists() and time.monotonic() < deadline:
             time.sleep(0.1)
-        for number in range(200):
+        # Two hundred prunes, and on a slow machine as many more as it takes to see
+        # the trainer's checkpoints go.
+        deadline = time.monotonic() + 120
+        for number in itertools.count():
+            if number >= 200 and (removed > 50 or time.monotonic() > deadline):
+                break
             settings = Retention(
                 style="manager" if style == "manager" else "saver",
                 max_to_keep=1 + number % 3,
@@ -124,7 +130,7 @@ def test_beside_a_trainer(tmp_path: Path, trainer: str, style: str) -> None:
     assert watching.returncode == 0, errors
     records = [json.loads(line) for line in lines.splitlines()]
     assert records[-1]["type"] == "summary"
-    assert removed + sum(len(record.get("deleted", ())) for record in records) > 50
+    assert removed > 50
     newest = assert_latest_is_whole(run)
     assert newest in prefixes(run)
     # Only now, with the trainer gone, is there anything to tidy up.
