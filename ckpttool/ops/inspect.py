@@ -19,7 +19,7 @@ from ckpttool.ops.run_report import RunReport, report_run
 from ckpttool.ops.verification.bundle import check_bundle
 from ckpttool.sources.address import Resolved, run_of
 from ckpttool.sources.base import Source, SourceKind, Style
-from ckpttool.sources.filenames import graph_name, index_name, join, split_number
+from ckpttool.sources.filenames import graph_name, index_name, join
 from ckpttool.sources.naming import path_of_key
 from ckpttool.sources.registry import resolve_and_open
 from ckpttool.sources.selection import Selection
@@ -183,24 +183,29 @@ def _report(
     source: Source, resolved: Resolved, *, tree: bool, depth: int | None, limits: Limits
 ) -> CheckpointReport:
     census = take_census(source.variables(), scopes=tree, depth=depth)
+    bundle = source.kind in {"tf-v2", "savedmodel"}
+    problems = tuple(source.findings())
+    names: Mapping[str, str] = {}
     with open_directory(resolved.directory) as directory:
-        index = directory.stat(index_name(resolved.prefix))
-        checked = check_bundle(
-            directory, resolved.prefix, level="quick", jobs=1, limits=limits, progress=None
-        )
+        file = directory.stat(index_name(resolved.prefix) if bundle else resolved.prefix)
+        if bundle:
+            checked = check_bundle(
+                directory, resolved.prefix, level="quick", jobs=1, limits=limits, progress=None
+            )
+            problems, names = checked.findings, checked.names
         graph = _graph(directory, resolved)
     return CheckpointReport(
         source.location,
         source.kind,
         source.style,
         _step(source, census.counters),
-        split_number(resolved.prefix)[1],
-        index.mtime_ns / 1e9 if index else None,
+        source.number,
+        file.mtime_ns / 1e9 if file else None,
         census,
         tuple(source.shards()),
         graph,
-        checked.findings,
-        checked.names,
+        problems,
+        names,
     )
 
 

@@ -42,7 +42,37 @@ __all__ = ["Address", "Resolved", "ResolvedKind", "RunAddress", "require_run", "
 #: An address as Python gives it; ``os.fsdecode`` makes the text of it that `resolve` takes.
 Address = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
-ResolvedKind = Literal["checkpoint", "run", "savedmodel"]
+ResolvedKind = Literal[
+    "checkpoint",
+    "run",
+    "savedmodel",
+    "tf-v1",
+    "hdf5",
+    "keras-v3",
+    "safetensors",
+    "npz",
+    "graph",
+    "tflite",
+    "onnx",
+    "tfjs",
+]
+
+#: What one file is by its bytes → what it is as a source of its own.
+_FILES: dict[str, ResolvedKind] = {
+    "hdf5": "hdf5",
+    "keras-v3": "keras-v3",
+    "safetensors": "safetensors",
+    "npz": "npz",
+    "npy": "npz",
+    "metagraph": "graph",
+    "savedmodel-pb": "graph",
+    "graphdef": "graph",
+    "graph-text": "graph",
+    "tflite": "tflite",
+    "onnx": "onnx",
+    "tfjs": "tfjs",
+}
+_TFJS_MODEL = "model.json"
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
@@ -52,13 +82,13 @@ _POINTER_BYTES = 1024
 
 
 class Resolved(NamedTuple):
-    """What an address came to; always one V2 checkpoint.
+    """What an address came to: one checkpoint, or one file that has variables.
 
     Attributes:
         address: as it was given.
         kind: what the address names; of a run, ``prefix`` is the checkpoint it stands for.
         directory: path of the directory in which the checkpoint's files lie.
-        prefix: its base name there.
+        prefix: its base name there; of what is one file, the name of that.
         via: how it was found.
         notes: what a person should be told about that.
     """
@@ -188,6 +218,8 @@ def _directory(address: str, limits: Limits) -> Resolved:
             and any(stat_path(join(parent, name)) for name in _SAVED_MODEL_FILES)
         ):
             return _checkpoint(directory, _VARIABLES, address, "savedmodel", "prefix")
+        if _is_tfjs(directory):
+            return Resolved(address, "tfjs", directory.path, _TFJS_MODEL, "prefix")
         from ckpttool.sources.choose import choose
 
         try:
@@ -212,6 +244,14 @@ def _saved_model_above(address: str) -> str | None:
 
 def _is_saved_model(directory: Directory) -> bool:
     return any(directory.stat(name) is not None for name in _SAVED_MODEL_FILES)
+
+
+def _is_tfjs(directory: Directory) -> bool:
+    """Whether a directory is a TensorFlow.js model and no run."""
+    stat = directory.stat(_TFJS_MODEL)
+    if stat is None or stat.kind != "file" or directory.stat(STATE_FILE) is not None:
+        return False
+    return _look(directory, _TFJS_MODEL).kind == "tfjs"
 
 
 def _saved_model(directory: Directory, address: str, limits: Limits) -> Resolved:
@@ -281,6 +321,8 @@ class _Name:
             if version_at(directory, prefix) == "v1":
                 raise v1_unsupported(join(directory.path, prefix))
             sniffed = _look(directory, self._base)
+            if sniffed.kind == "metagraph":
+                return self._resolved("graph")
             if sniffed.named and not sniffed.ours:
                 raise sniffed.error(self._address)
             raise no_prefix(directory, prefix, join(directory.path, prefix), self._limits)
@@ -302,7 +344,12 @@ class _Name:
                 hint="give it the name that goes with its data files, PREFIX.data-00000-of-…",
                 id="index-misnamed",
             )
+        if (kind := _FILES.get(sniffed.kind)) is not None:
+            return self._resolved(kind)
         raise sniffed.error(self._address)
+
+    def _resolved(self, kind: ResolvedKind) -> Resolved:
+        return Resolved(self._address, kind, self._directory.path, self._base, "prefix")
 
     def _of_run(self, which: str) -> Resolved:
         from ckpttool.sources.choose import choose_latest, choose_step

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self
 
-from ckpttool.model import Shard, Variable
+from ckpttool.model import Finding, Shard, Variable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +22,21 @@ if TYPE_CHECKING:
 __all__ = ["Extent", "Read", "Source", "SourceKind", "Style"]
 
 #: What `inspect` calls a source; the words are part of the JSON contract.
-SourceKind = Literal["tf-v2", "savedmodel"]
+SourceKind = Literal[
+    "tf-v2",
+    "tf-v1",
+    "savedmodel",
+    "keras-h5",
+    "keras-weights",
+    "keras-v3",
+    "safetensors",
+    "npz",
+    "frozen-graph",
+    "metagraph",
+    "tflite",
+    "onnx",
+    "tfjs",
+]
 Style = Literal["object", "name"]
 
 
@@ -111,6 +125,13 @@ class Source(Protocol):
 
     def shards(self) -> Sequence[Shard]:
         """The data files that are there, and the first hundred of those that are missing."""
+        ...
+
+    def findings(self) -> Sequence[Finding]:
+        """What was seen to be wrong or odd when it was opened; the rest can be used.
+
+        Of a V2 checkpoint nothing: ``ops/verification`` looks at that.
+        """
         ...
 
     def chunks(

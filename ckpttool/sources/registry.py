@@ -22,6 +22,15 @@ ADAPTERS: dict[ResolvedKind, str] = {
     "checkpoint": "ckpttool.sources.v2",
     "run": "ckpttool.sources.v2",
     "savedmodel": "ckpttool.sources.v2",
+    "tf-v1": "ckpttool.sources.v1",
+    "hdf5": "ckpttool.sources.keras_h5",
+    "keras-v3": "ckpttool.sources.keras_zip",
+    "safetensors": "ckpttool.sources.safetensors",
+    "npz": "ckpttool.sources.npz",
+    "graph": "ckpttool.sources.graph",
+    "tflite": "ckpttool.sources.tflite",
+    "onnx": "ckpttool.sources.onnx",
+    "tfjs": "ckpttool.sources.tfjs",
 }
 
 

@@ -21,7 +21,7 @@ from ckpttool.errors import (
 from ckpttool.formats.bundle import OBJECT_GRAPH_KEY, BundleIndex, Entry
 from ckpttool.formats.dtypes import dtype_name
 from ckpttool.limits import Limits, within_memory
-from ckpttool.model import Oddity, Shard, Variable, shape_text
+from ckpttool.model import Finding, Oddity, Shard, Variable, shape_text
 from ckpttool.sources.filenames import index_name, split_number
 from ckpttool.sources.kinds import label_of_name
 from ckpttool.sources.shard_files import MISSING_NAMED, ShardFiles
@@ -234,6 +234,9 @@ class BundleSource:
 
     def find(self, name: str) -> Variable:
         return self.lookup(name) or self._not_found(name)
+
+    def findings(self) -> tuple[Finding, ...]:
+        return ()
 
     def bytes_needed(self) -> dict[int, int]:
         """Shard → bytes that it needs to have; a whole walk, which raises as ``variables``."""
