@@ -41,7 +41,7 @@ def test_head_ends_the_listing_quietly() -> None:
     process.stdout.close()
     assert process.stderr.read() == b""
     process.stderr.close()
-    assert process.wait(timeout=30) == 141
+    assert process.wait(timeout=120) == 141
 
 
 @pytest.mark.parametrize("args", [["explain"], ["--help"], ["--version"], ["explain", "--json"]])

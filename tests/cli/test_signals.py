@@ -46,7 +46,7 @@ def start(body: str, log, *options: str) -> subprocess.Popen[str]:
 
 
 def wait_for(log, word: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         if log.exists() and word in log.read_text():
             return
@@ -62,7 +62,7 @@ def test_a_signal_cleans_up_and_says_what_it_was(number, code, id, tmp_path) -> 
     log = tmp_path / "log"
     process = start(WORK, log)
     process.send_signal(number)
-    _, err = process.communicate(timeout=10)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == code
     assert log.read_text() == "ready\ncleaned\n"
     assert err.startswith(f"error: stopped by {signal.Signals(number).name}\n")
@@ -80,15 +80,15 @@ def test_the_second_signal_ends_it_at_once(number, code, tmp_path) -> None:
     wait_for(log, "cleaning")
     began = time.monotonic()
     process.send_signal(number)
-    process.communicate(timeout=10)
-    assert time.monotonic() - began < 5
+    process.communicate(timeout=60)
+    assert time.monotonic() - began < 30
     assert process.returncode == code
 
 
 def test_with_json_a_signal_is_an_error_object(tmp_path) -> None:
     process = start(WORK, tmp_path / "log", "--json")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=60)
     assert out == ""
     assert json.loads(err)["code"] == 130
     assert json.loads(err)["id"] == "interrupted"
@@ -102,7 +102,7 @@ def test_an_ignored_interrupt_stays_ignored(tmp_path) -> None:
     process = subprocess.Popen(argv, env=clean_environment())
     wait_for(log, "ready")
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=10) == 0
+    assert process.wait(timeout=60) == 0
 
 
 def test_a_writer_that_waits_for_its_reader_can_be_interrupted(tmp_path) -> None:
@@ -116,7 +116,7 @@ def test_a_writer_that_waits_for_its_reader_can_be_interrupted(tmp_path) -> None
     process = start(body, log)
     time.sleep(0.5)  # until the pipe is full
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=10) == 130
+    assert process.wait(timeout=60) == 130
     process.communicate()
 
 
@@ -134,7 +134,7 @@ def test_an_interrupt_while_modules_are_imported_is_as_quiet(tmp_path) -> None:
         )
         time.sleep(delay + 0.1)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=10)
+        _, err = process.communicate(timeout=60)
         seen.add(process.returncode)
         if process.returncode == 130:
             assert "Traceback" not in err
@@ -163,7 +163,7 @@ def at_import(module: str, *numbers: int, argv: tuple[str, ...] = ("list", "x"))
     code = _AT_IMPORT.format(module=module, numbers=list(map(int, numbers)), argv=list(argv))
     environment = clean_environment({"PYTHONPATH": str(ROOT)})
     command = [sys.executable, "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=30)
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
 
 
 @pytest.mark.parametrize("module", ["ckpttool.cli.main", "ckpttool.cli.output", "click"])
@@ -195,7 +195,7 @@ def test_next_to_nothing_is_imported_before_signals_are_held() -> None:
     code += "print('typing' in sys.modules)"
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"
     command = [sys.executable, "-S", "-c", code]  # without what `site` imports
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     names, typing = done.stdout.splitlines()
     assert names.split() == [
         "ckpttool",

@@ -89,7 +89,7 @@ def run_in_terminal(
     typist.join()
     os.close(own)
     try:
-        returncode = process.wait(timeout=2)
+        returncode = process.wait(timeout=30)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         returncode = process.wait()
