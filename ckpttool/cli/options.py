@@ -31,6 +31,7 @@ __all__ = [
     "jobs",
     "min_age",
     "names",
+    "naming",
     "output",
     "overwrite",
     "plain_output",
@@ -199,6 +200,18 @@ def names(function: _F) -> _F:
     """The arguments ``NAME…``: variables of SRC, maybe with slices, as the tuple ``names``."""
     return click.argument(
         "names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_variables
+    )(function)
+
+
+def naming(function: _F) -> _F:
+    """``--names``: what variables are called, as ``naming``."""
+    return click.option(
+        "--names",
+        "naming",
+        type=click.Choice(["full", "key", "path"]),
+        default="full",
+        help="What variables are called: by their readable name, the literal key, or the object "
+        "path; filters and patterns look at that.  [default: full]",
     )(function)
 
 

@@ -23,9 +23,8 @@ from ckpttool.sources.v2 import BundleSource
 if TYPE_CHECKING:
     from ckpttool.formats.bundle import Entry
     from ckpttool.formats.bundle_scan import Lines
-    from ckpttool.sources.base import Source
+    from ckpttool.sources.base import NameStyle, Source
     from ckpttool.sources.kinds import Label
-    from ckpttool.sources.naming import NameStyle
 
 __all__ = ["SORTS", "Listing", "Look", "SortKey", "list_variables"]
 
@@ -232,10 +231,7 @@ class Listing:
         """The variable under the name that was asked for."""
         if self._names == "full":
             return variable
-        if self._names == "key":
-            return variable._replace(name=variable.key)
-        graph = self._source.names if isinstance(self._source, BundleSource) else None
-        return variable if graph is None else variable._replace(name=graph.path(variable.key))
+        return variable._replace(name=self._source.name_of(variable, self._names))
 
     def __enter__(self) -> Self:
         return self

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ckpttool.sources.selection import Selection
     from ckpttool.storage.base import ReadableFile
 
-__all__ = ["Extent", "Read", "Source", "SourceKind", "Style"]
+__all__ = ["Extent", "NameStyle", "Read", "Source", "SourceKind", "Style"]
 
 #: What `inspect` calls a source; the words are part of the JSON contract.
 SourceKind = Literal[
@@ -38,6 +38,9 @@ SourceKind = Literal[
     "tfjs",
 ]
 Style = Literal["object", "name"]
+
+#: What `--names` shows: the readable name, the literal key, or the object path.
+NameStyle = Literal["full", "key", "path"]
 
 
 class Extent(NamedTuple):
@@ -105,6 +108,13 @@ class Source(Protocol):
 
         Raises:
             CorruptError, IncompleteError, LimitError: possibly after some were given.
+        """
+        ...
+
+    def name_of(self, variable: Variable, names: NameStyle) -> str:
+        """What a variable of this source is called: by its name, its key or its object path.
+
+        What has no object path (a name-based checkpoint, an array in a file) goes by its name.
         """
         ...
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ckpttool.limits import Limits
     from ckpttool.sources.address import Resolved
-    from ckpttool.sources.base import SourceKind, Style
+    from ckpttool.sources.base import NameStyle, SourceKind, Style
     from ckpttool.sources.selection import Selection
     from ckpttool.storage.base import Directory, ReadableFile
 
@@ -132,6 +132,9 @@ class ListedSource:
         if named:
             return iter(self._variables)
         return (variable._replace(name=variable.key, kind="other") for variable in self._variables)
+
+    def name_of(self, variable: Variable, names: NameStyle) -> str:
+        return variable.key if names == "key" else variable.name
 
     def lookup(self, name: str) -> Variable | None:
         if self._by_name is None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
-from typing import Literal
 
 from ckpttool.formats.object_graph import OBJECT_GRAPH_KEY, VARIABLE_VALUE, ObjectGraph
 from ckpttool.model import Kind
@@ -23,7 +22,6 @@ from ckpttool.sources.kinds import Label, kind_of_name, label_of_name
 __all__ = [
     "GraphNames",
     "Label",
-    "NameStyle",
     "key_of_path",
     "kind_of_name",
     "label_of_key",
@@ -31,9 +29,6 @@ __all__ = [
     "path_of_key",
     "readable_path",
 ]
-
-#: What `--names` shows: the readable name, the literal key, or the object path.
-NameStyle = Literal["full", "key", "path"]
 
 _ATTRIBUTES = "/.ATTRIBUTES/"
 _VALUE = _ATTRIBUTES + VARIABLE_VALUE

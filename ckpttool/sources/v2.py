@@ -2,7 +2,7 @@
 
 Streams its variables out of the index; ``v2_variables.py`` makes a variable of its entry
 or of the entries of its slices. The values are read by ``v2_values.py``, names and kinds come from
-``naming.py``, and only when they are asked for. A SavedModel's variables are the same.
+``v2_names.py``, and only when they are asked for. A SavedModel's variables are the same.
 """
 
 from __future__ import annotations
@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 from ckpttool.errors import (
     ChangedError,
     CkpttoolError,
-    CorruptError,
-    LimitError,
     NotFoundError,
 )
 from ckpttool.formats.bundle import OBJECT_GRAPH_KEY, BundleIndex, Entry
 from ckpttool.formats.dtypes import dtype_name
-from ckpttool.limits import Limits, within_memory
-from ckpttool.model import Finding, Oddity, Shard, Variable, shape_text
+from ckpttool.limits import Limits
+from ckpttool.model import Finding, Shard, Variable
 from ckpttool.sources.filenames import index_name, split_number
-from ckpttool.sources.kinds import label_of_name
 from ckpttool.sources.shard_files import MISSING_NAMED, ShardFiles
+from ckpttool.sources.v2_names import BundleNames
 from ckpttool.sources.v2_variables import (
     DTYPES,
     Labeller,
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ckpttool.sources.address import Resolved
-    from ckpttool.sources.base import Extent, Read, SourceKind, Style
+    from ckpttool.sources.base import Extent, NameStyle, Read, SourceKind, Style
     from ckpttool.sources.naming import GraphNames
     from ckpttool.sources.selection import Selection
     from ckpttool.sources.v2_values import BundleValues
@@ -124,8 +122,13 @@ class BundleSource:
         header = self.index.header
         self._files = ShardFiles(directory, prefix, header.num_shards)
         self._opened_values: BundleValues | None = None
-        self._names: GraphNames | None = None
-        self._label: Labeller | None = None
+        entry = self._graph_entry
+        self._naming = BundleNames(
+            None if entry is None else whole(entry, unlabelled),
+            self._graph_strings,
+            limits,
+            self.notes,
+        )
         self._slices: dict[bytes, Entry] | None = None
         #: How many bytes of each shard the entries need, and how many variables there
         #: are; known after one whole walk.
@@ -162,18 +165,7 @@ class BundleSource:
 
         None for a name-based one, and (with a note) where the graph cannot be read.
         """
-        if self._graph_entry is not None and self._label is None:
-            from ckpttool.formats.object_graph import parse_object_graph
-            from ckpttool.sources.naming import GraphNames, label_of_key
-
-            self._label = label_of_key
-            try:
-                with within_memory("the object graph"):
-                    self._names = GraphNames(parse_object_graph(self.graph_bytes(), self._limits))
-                    self._label = self._names.label
-            except CkpttoolError as error:
-                self.notes.append(Oddity(f"names and kinds are guessed from the keys: {error}"))
-        return self._names
+        return self._naming.graph
 
     # Variables ------------------------------------------------------------------------
 
@@ -210,6 +202,12 @@ class BundleSource:
                 yield partitioned(entry, label, parts.get)
             elif entry.key not in parts:
                 yield whole(entry, label)
+
+    def name_of(self, variable: Variable, names: NameStyle) -> str:
+        if names == "key":
+            return variable.key
+        graph = self.names if names == "path" else None
+        return variable.name if graph is None else graph.path(variable.key)
 
     def lookup(self, name: str) -> Variable | None:
         try:
@@ -318,55 +316,21 @@ class BundleSource:
 
     def labeller(self) -> Labeller:
         """What gives a key its name and kind; parses the object graph, as ``names``."""
-        if self._graph_entry is None:
-            return label_of_name
-        _ = self.names
-        assert self._label is not None, "`names` sets it"
-        return self._label
+        return self._naming.labeller()
 
     def graph_bytes(self) -> bytes:
-        """The serialised object graph; only an object-based checkpoint has one.
+        """The serialised object graph; raises as ``BundleNames.graph_bytes``."""
+        return self._naming.graph_bytes()
 
-        Raises:
-            LimitError: id ``limit-object-graph-bytes``.
-            CorruptError: id ``object-graph-malformed``: it is no single string.
-            CkpttoolError: as ``strings``.
-        """
-        assert self._graph_entry is not None, "the caller looked at `style`"
-        variable = whole(self._graph_entry, unlabelled)
-        if variable.dtype != "string" or variable.shape != ():
-            raise CorruptError(
-                "the object graph is malformed",
-                why=f"it should be one string, and is {variable.dtype} "
-                f"{shape_text(variable.shape)}",
-                hint="the variables can still be used by their keys: add --names key",
-                id="object-graph-malformed",
-            )
-        if variable.nbytes > self._limits.object_graph_bytes:
-            raise LimitError(
-                "the object graph is over a limit",
-                why=f"it has {variable.nbytes} bytes, over {self._limits.object_graph_bytes}",
-                hint="if the file is trusted, raise object_graph_bytes in CKPTTOOL_LIMITS",
-                id="limit-object-graph-bytes",
-            )
+    def _graph_strings(self, variable: Variable) -> list[bytes]:
         from ckpttool.sources.selection import Selection
 
-        (data,) = self._values.strings(variable, Selection.whole(()), check=True)
-        return data
+        return self._values.strings(variable, Selection.whole(()), check=True)
 
     def _named_entry(self, name: str) -> Entry | None:
-        """The entry of a readable name or an object path.
-
-        What the graph does not know, all where it cannot be read, goes by the path that
-        its key spells; `variables` gives it that name, so it is found by it.
-        """
-        if self._graph_entry is None:
-            return None
-        from ckpttool.sources.naming import key_of_path
-
-        known = self.names
-        key = (known.key_of(name) if known else None) or key_of_path(name)
-        return self.index.get(key.encode("utf-8", "surrogateescape"))
+        """The entry of a readable name or an object path."""
+        key = self._naming.key_of(name)
+        return None if key is None else self.index.get(key.encode("utf-8", "surrogateescape"))
 
     def _known_names(self) -> set[str]:
         """Every name and key; no slice is looked up for that."""

@@ -13,7 +13,7 @@ from ckpttool.ops.list import SORTS, SortKey, list_variables
 
 if TYPE_CHECKING:
     from ckpttool.model import Kind
-    from ckpttool.sources.naming import NameStyle
+    from ckpttool.sources.base import NameStyle
 
 __all__ = ["command"]
 
@@ -33,13 +33,7 @@ __all__ = ["command"]
     type=click.Choice(SORTS),
     help="An order other than that of the keys; bytes and params: the largest first.",
 )
-@click.option(
-    "--names",
-    type=click.Choice(["full", "key", "path"]),
-    default="full",
-    help="What stands as the name: the readable one, the literal key, or the object path; "
-    "filters look at it too.  [default: full]",
-)
+@options.naming
 @options.output(ndjson=True, quiet=True)
 def command(
     out: Output,
@@ -49,7 +43,7 @@ def command(
     regex: str | None,
     kinds: tuple[Kind, ...],
     sort: SortKey | None,
-    names: NameStyle,
+    naming: NameStyle,
 ) -> int:
     """List the variables: name, dtype, shape, bytes, shard, kind.
 
@@ -63,7 +57,7 @@ def command(
         regex=regex,
         kinds=kinds,
         sort=sort,
-        names=names,
+        names=naming,
     )
     with listing:
         for note in listing.notes:
