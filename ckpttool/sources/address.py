@@ -117,7 +117,7 @@ def resolve(address: str, limits: Limits | None = None) -> Resolved:
     """Find out what an address means.
 
     Raises:
-        UsageError: ids ``empty-address``, ``step-ambiguous``.
+        UsageError: ids ``empty-address``, ``step-ambiguous``, ``address-of-series``.
         NotFoundError: nothing is there; the message says what was looked for and what is
             near. Also ``no-checkpoint`` and ``step-not-found``.
         ForeignFormatError: something is there, and it is not ours; the message names it.
@@ -354,6 +354,10 @@ class _Name:
     def _of_run(self, which: str) -> Resolved:
         from ckpttool.sources.choose import choose_latest, choose_step
 
+        if which == "*":
+            from ckpttool.sources.series import several
+
+            raise several(self._address)
         if which == "latest":
             return _chosen(
                 choose_latest(self._directory, self._limits), self._address, "checkpoint"

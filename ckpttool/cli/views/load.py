@@ -13,9 +13,10 @@ from ckpttool.cli.view import View
 from ckpttool.cli.views.load_file import heading
 from ckpttool.errors import ChangedError, CkpttoolError, PartialError
 from ckpttool.model import shape_text
+from ckpttool.ops.figures.model import Figures
 from ckpttool.ops.load import Loaded
 from ckpttool.ops.preview import WHOLE_UP_TO, Nested, preview
-from ckpttool.ops.summary import Summary, summarise
+from ckpttool.ops.summary import summarise
 from ckpttool.ops.value_json import array_pieces
 from ckpttool.ops.value_text import lines, number_texts, rows, texts
 
@@ -134,7 +135,7 @@ def _string_text(value: bytes, quote: str) -> str:
     return quote + escape(value.decode("utf-8", "surrogateescape")) + quote
 
 
-def _summary_items(summary: Summary) -> list[str]:
+def _summary_items(summary: Figures) -> list[str]:
     def short(value: float | None) -> str:
         return "-" if value is None else f"{value:.6g}"
 
