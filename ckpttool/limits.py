@@ -43,10 +43,23 @@ class Limits:
     rank: int = 254
     #: Shards that a header may claim.
     shards: int = 99_999
+    #: A compressed block of a V1 checkpoint, expanded, and the numbers of one variable or
+    #: slice there that are not stored as they lie in memory: both are held. What is stored
+    #: plainly is streamed, whatever its size.
+    v1_decoded_bytes: int = 2**30
     #: The object graph, which is read whole; that of 100,000 variables has 20 MB.
     object_graph_bytes: int = 64 * 2**20
     #: Nodes of an object graph; links of all kinds are four times as many at most.
     object_graph_nodes: int = 1_000_000
+    #: Nodes of a computation graph, those of its functions too; inputs are eight times as
+    #: many at most. (A graph of 300,000 nodes has some 100 MB.)
+    graph_nodes: int = 1_000_000
+    #: Names in a graph, together.
+    graph_text_bytes: int = 512 * 2**20
+    #: A graph as text (.pbtxt), which is read whole.
+    graph_file_bytes: int = 256 * 2**20
+    #: A constant of a graph whose elements are stored one by one, once decoded.
+    constant_bytes: int = 2**28
     #: Elements of a string variable whose values are asked for.
     string_elements: int = 10_000_000
     #: Its bytes as stored.
@@ -55,6 +68,16 @@ class Limits:
     state_bytes: int = 16 * 2**20
     #: Values (paths, timestamps) of a state file.
     state_values: int = 250_000
+    #: Links of all groups of an HDF5 file.
+    hdf5_objects: int = 1_000_000
+    #: Groups inside each other in an HDF5 file.
+    hdf5_depth: int = 256
+    #: All paths of an HDF5 file together; a deep one repeats the names above it.
+    hdf5_path_bytes: int = 128 * 2**20
+    #: A chunk of an HDF5 dataset, as stored and unpacked.
+    hdf5_chunk_bytes: int = 256 * 2**20
+    #: The JSON that describes a Keras model, which is read whole.
+    keras_config_bytes: int = 16 * 2**20
     #: Entries of one directory.
     directory_entries: int = 10_000_000
 

@@ -22,7 +22,8 @@ LEVELS = [
     {"storage"},
     {"formats", "policy"},
     {"sources"},
-    {"ops"},
+    {"convert"},
+    {"ops", "worker"},
     {"api", "cli"},
     {"__init__", "__main__"},
 ]
@@ -36,9 +37,14 @@ THIRD_PARTY = {
     "schemas": set[str](),
     "version": set[str](),
     "storage": set[str](),
-    "formats": {"cramjam", "google_crc32c", "ml_dtypes", "numpy"},
+    "formats": {"cramjam", "google_crc32c", "h5py", "ml_dtypes", "numpy"},
     "policy": set[str](),
     "sources": {"ml_dtypes", "numpy"},
+    "convert": {"h5py", "ml_dtypes", "numpy"},
+    "worker": {
+        "ai_edge_litert", "google", "keras", "ml_dtypes", "numpy", "onnx", "onnxruntime",
+        "tensorflow", "tf2onnx", "tf_keras",
+    },
     "ops": {"google_crc32c", "ml_dtypes", "numpy"},
     "api": {"numpy"},
     "__init__": set[str](),
@@ -53,8 +59,13 @@ OURS = "ckpttool"
 
 
 def layer_of(module: str) -> str:
-    """`ckpttool.formats.wire` → `formats`; `ckpttool` → `__init__`."""
+    """`ckpttool.formats.wire` → `formats`; `ckpttool` → `__init__`.
+
+    `ckpttool.convert.worker`, which runs in a process of its own, is a layer of its own.
+    """
     parts = module.split(".")
+    if parts[1:3] == ["convert", "worker"]:
+        return "worker"
     return parts[1] if len(parts) > 1 else "__init__"
 
 
