@@ -1,8 +1,9 @@
-"""Chosen values as a file: ``.npy``, ``.npz``, ``.csv``, ``.json``, or the raw bytes.
+"""Chosen values as a file, in the format that its name says.
 
-Streams from the source to the file, so a variable of any size passes through a few MiB,
-and needs no numpy. The file appears whole or not at all. What a format cannot hold
-exactly is refused before anything is read.
+Streams from the source to the file, so a variable of any size passes through a few MiB;
+only HDF5 needs numpy. The file appears whole or not at all. What a format cannot hold
+exactly is refused before anything is read. The writers of arrays are in ``formats/``;
+text is made by ``ops/value_text.py`` and ``ops/value_json.py``.
 """
 
 from __future__ import annotations
@@ -10,34 +11,29 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from ckpttool.errors import (
-    ChangedError,
-    NotFoundError,
-    UnsafeError,
-    UnsupportedError,
-    UsageError,
-)
-from ckpttool.formats import npy
-from ckpttool.formats.elements import cast_target, npy_descr
+from ckpttool.errors import ChangedError, NotFoundError, UsageError
+from ckpttool.formats.named_array import NamedArray, not_representable
 
 if TYPE_CHECKING:
     from ckpttool.ops.load import Loaded, Picked
+    from ckpttool.storage import NewFile
 
 __all__ = ["FORMATS", "SaveFormat", "Saved", "file_format", "save", "save_to"]
 
-SaveFormat = Literal["npy", "npz", "csv", "json", "raw"]
+SaveFormat = Literal["npy", "npz", "csv", "json", "safetensors", "h5", "raw"]
 FORMATS: tuple[SaveFormat, ...] = get_args(SaveFormat)
 
 #: Formats that are not text.
-_BINARY = {"npy", "npz", "raw"}
+_BINARY = {"npy", "npz", "safetensors", "h5", "raw"}
+#: Other endings of a format's files.
+_ENDINGS: dict[str, SaveFormat] = {"hdf5": "h5"}
 
 Write = Callable[[bytes], object]
 
-#: Fixed-width strings may take so many times the room of the strings themselves.
-_MOST_PADDING = 16
-_PADDING_ANYWAY = 2**26
+_COPY_BYTES = 2**20
 
 
 class Saved(NamedTuple):
@@ -71,6 +67,7 @@ def file_format(path: str, given: SaveFormat | None, *, terminal: bool = False) 
     if given is not None:
         return given
     suffix = os.path.splitext(path)[1].lower().removeprefix(".")
+    suffix = _ENDINGS.get(suffix, suffix)
     for known in FORMATS:
         if suffix == known:
             return known
@@ -127,14 +124,13 @@ def save(
             )
         while True:
             with directory.create(name, overwrite=overwrite) as file:
-                counted = _Counted(file.write)
                 try:
-                    save_to(loaded, counted.write, format)
+                    nbytes = _save_as(loaded, file, format)
                 except ChangedError as error:
                     loaded.restart(error)
                     continue
                 file.commit()
-                return Saved(path, format, counted.nbytes)
+                return Saved(path, format, nbytes)
 
 
 def save_to(loaded: Loaded, write: Write, format: SaveFormat) -> None:
@@ -146,7 +142,15 @@ def save_to(loaded: Loaded, write: Write, format: SaveFormat) -> None:
     """
     _check(loaded, format)
     if format == "npz":
-        _npz(loaded, write)
+        from ckpttool.formats.npz_writer import write_npz
+
+        write_npz(_arrays(loaded), write)
+    elif format == "safetensors":
+        from ckpttool.formats.safetensors_writer import write_safetensors
+
+        write_safetensors(_arrays(loaded), write)
+    elif format == "h5":
+        _hdf5_through(loaded, write)
     elif format == "json":
         from ckpttool.ops.value_json import array_pieces
 
@@ -157,8 +161,39 @@ def save_to(loaded: Loaded, write: Write, format: SaveFormat) -> None:
     elif format == "csv":
         for text in _csv(loaded):
             write(text.encode("utf-8", "surrogateescape"))
+    elif format == "npy":
+        from ckpttool.formats.npz_writer import npy_pieces
+
+        for piece in npy_pieces(_arrays(loaded)[0]):
+            write(piece)
     else:
-        for piece in _npy(loaded, 0) if format == "npy" else loaded.chunks(0):
+        for piece in loaded.chunks(0):
+            write(piece)
+
+
+def _save_as(loaded: Loaded, file: NewFile, format: SaveFormat) -> int:
+    """Write the chosen values to a file; how many bytes it has then."""
+    if format == "h5":
+        from ckpttool.formats.hdf5_writer import write_hdf5
+
+        with file.seekable() as stream:
+            write_hdf5(_arrays(loaded), stream)
+            return stream.seek(0, os.SEEK_END)
+    counted = _Counted(file.write)
+    save_to(loaded, counted.write, format)
+    return counted.nbytes
+
+
+def _hdf5_through(loaded: Loaded, write: Write) -> None:
+    """An HDF5 file to something that cannot seek: it is made in a temporary file first."""
+    from tempfile import TemporaryFile
+
+    from ckpttool.formats.hdf5_writer import write_hdf5
+
+    with TemporaryFile(buffering=0) as stream:
+        write_hdf5(_arrays(loaded), stream)
+        stream.seek(0)
+        while piece := stream.read(_COPY_BYTES):
             write(piece)
 
 
@@ -172,115 +207,53 @@ def _check(loaded: Loaded, format: SaveFormat) -> None:
             hint="choose one, or save as .npz or .json",
             id="output-single",
         )
-    if format in {"npy", "npz"}:
-        foreign = [item for item in items if item.dtype != "string" and not npy_descr(item.dtype)]
-        if foreign:
-            known = [item for item in foreign if cast_target(item.dtype, "auto") != item.dtype]
-            raise _not_representable(
-                format,
-                "NumPy has no type for "
-                + ", ".join(f"{item.name} ({item.dtype})" for item in foreign),
-                "add --cast auto, which widens just these, exactly, or save as .json"
-                if known == foreign
-                else "leave out what is opaque: it has no values to save",
-            )
-    if format == "csv" and len(items[0].shape) > 2:
-        raise _not_representable(
+    if format == "npy":
+        from ckpttool.formats.npz_writer import check_npy
+
+        check_npy(_arrays(loaded))
+    elif format == "npz":
+        from ckpttool.formats.npz_writer import check_npz
+
+        check_npz(_arrays(loaded))
+    elif format == "safetensors":
+        from ckpttool.formats.safetensors_writer import check_safetensors
+
+        check_safetensors(_arrays(loaded))
+    elif format == "h5":
+        from ckpttool.formats.hdf5_writer import check_hdf5
+
+        check_hdf5(_arrays(loaded))
+    elif format == "csv" and len(items[0].shape) > 2:
+        raise not_representable(
             format,
             f"{items[0].name} has {len(items[0].shape)} dimensions, a table has 2",
             "choose a part of it with an index, or save as .npy or .json",
         )
-    if format == "raw" and items[0].dtype == "string":
-        raise _not_representable(
+    elif format == "raw" and items[0].dtype == "string":
+        raise not_representable(
             format, f"the strings of {items[0].name} have no fixed size", "save as .json"
         )
-    if format == "npz":
-        _member_names(items)
 
 
-def _not_representable(format: SaveFormat, why: str, hint: str) -> UnsupportedError:
-    return UnsupportedError(
-        f"the values cannot be saved as .{format}",
-        why=why,
-        hint=hint,
-        id="dtype-not-representable",
-    )
-
-
-def _npy(loaded: Loaded, number: int) -> Iterator[bytes]:
-    item = loaded.items[number]
-    if item.dtype == "string":
-        yield from _npy_strings(loaded, number)
-        return
-    descr = npy_descr(item.dtype)
-    assert descr is not None, "checked before"
-    yield npy.header(descr, item.shape)
-    yield from loaded.chunks(number)
-
-
-def _npy_strings(loaded: Loaded, number: int) -> Iterator[bytes]:
-    """NumPy's fixed-width strings, which end at the first of the zero bytes at their end."""
-    item = loaded.items[number]
-    strings = loaded.strings(number)
-    width = max(1, max(map(len, strings), default=1))
-    if any(value.endswith(b"\0") for value in strings):
-        raise _not_representable(
-            "npy",
-            f"a string of {item.name} ends with a zero byte, which NumPy's S type drops",
-            "save as .json",
+def _arrays(loaded: Loaded) -> list[NamedArray]:
+    """The chosen values as the writers of arrays take them."""
+    return [
+        NamedArray(
+            name, item.dtype, item.shape, partial(loaded.chunks, i), partial(loaded.strings, i)
         )
-    padded, actual = width * len(strings), sum(map(len, strings))
-    if padded > _MOST_PADDING * actual + _PADDING_ANYWAY:
-        raise _not_representable(
-            "npy",
-            f"with each of {len(strings)} strings as long as the longest ({width} bytes) "
-            f"they take {padded} bytes instead of {actual}",
-            "save as .json",
-        )
-    yield npy.header(f"|S{width}", item.shape)
-    for begin in range(0, len(strings), 4096):
-        yield b"".join([value.ljust(width, b"\0") for value in strings[begin : begin + 4096]])
+        for i, (name, item) in enumerate(zip(_names(loaded.items), loaded.items, strict=True))
+    ]
 
 
-def _npz(loaded: Loaded, write: Write) -> None:
-    from zipfile import ZipFile, ZipInfo
-
-    with ZipFile(_Stream(write), "w") as archive:
-        for number, name in enumerate(_member_names(loaded.items)):
-            member = ZipInfo(f"{name}.npy")  # dated 1980: the same values, the same file
-            with archive.open(member, "w", force_zip64=True) as file:
-                for piece in _npy(loaded, number):
-                    file.write(piece)
-
-
-def _member_names(items: Sequence[Picked]) -> list[str]:
-    """What the members of an archive are called: names, with the index where that tells."""
+def _names(items: Sequence[Picked]) -> list[str]:
+    """What the arrays of a file are called: names, with the index where that tells."""
     plain = [item.variable.name for item in items]
-    names = (
-        [
-            item.name if plain.count(name) > 1 else name
-            for name, item in zip(plain, items, strict=True)
-        ]
-        if len(set(plain)) < len(plain)
-        else plain
-    )
-    for name in names:
-        bad = name.startswith("/") or ".." in name.split("/") or not name.isprintable()
-        if bad or "\\" in name:
-            raise UnsafeError(
-                f"{name} cannot be the name of a member of an archive",
-                why="unpacked, it could be written outside the directory, or is no plain text",
-                hint="save it by itself as .npy",
-                id="unsafe-member",
-            )
-    if len(set(names)) < len(names):
-        raise UsageError(
-            "a variable is chosen twice",
-            why="the members of a .npz file have different names",
-            hint="name each variable once",
-            id="output-twice",
-        )
-    return names
+    if len(set(plain)) == len(plain):
+        return plain
+    return [
+        item.name if plain.count(name) > 1 else name
+        for name, item in zip(plain, items, strict=True)
+    ]
 
 
 def _csv(loaded: Loaded) -> Iterator[str]:
@@ -312,20 +285,3 @@ class _Counted:
     def write(self, data: bytes) -> None:
         self._write(data)
         self.nbytes += len(data)
-
-
-class _Stream:
-    """The little of a file that ``zipfile`` wants of one that cannot seek."""
-
-    def __init__(self, write: Write) -> None:
-        self._write = write
-
-    def write(self, data: bytes) -> int:
-        self._write(bytes(data))
-        return len(data)
-
-    def flush(self) -> None:
-        """Nothing is held back here."""
-
-    def close(self) -> None:
-        """Whoever opened the file closes it."""

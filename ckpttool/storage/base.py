@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Literal, NamedTuple, Protocol, Self
+from typing import BinaryIO, Literal, NamedTuple, Protocol, Self
 
 __all__ = ["Directory", "FileKind", "FileStat", "NewFile", "ReadableFile"]
 
@@ -79,6 +79,13 @@ class NewFile(Protocol):
         Raises:
             IncompleteError: id ``short-read``: the source ends before.
             NoSpaceError, PermissionDeniedError, StorageError: as the system says.
+        """
+        ...
+
+    def seekable(self) -> BinaryIO:
+        """The file as a library takes it that seeks and reads back: unbuffered, to be closed.
+
+        Whoever uses it leaves `write` and `copy` alone.
         """
         ...
 

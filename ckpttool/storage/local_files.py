@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 from ckpttool.errors import IncompleteError
 from ckpttool.storage.base import FileStat, ReadableFile
@@ -103,7 +103,7 @@ class LocalNewFile:
         own = name.startswith(OWN_PREFIX)
         self._temporary = f"{name}~" if own else f".{os.urandom(8).hex()}{TEMPORARY_SUFFIX}"
         self._path = os.path.join(directory.path, name)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         flags |= os.O_TRUNC if own else os.O_EXCL
         try:
             self._fd = os.open(self._temporary, flags, 0o666, dir_fd=directory.descriptor)
@@ -123,6 +123,9 @@ class LocalNewFile:
             copy_range(source, offset, size, self._fd, self.write)
         except OSError as error:
             raise_os_error(error, f"cannot copy from {source.path} to {self._path}")
+
+    def seekable(self) -> BinaryIO:
+        return open(os.dup(self._fd), "r+b", buffering=0)
 
     def commit(self) -> None:
         where = self._directory.descriptor

@@ -30,7 +30,7 @@ __all__ = ["command"]
     "path",
     type=click.Path(),
     metavar="FILE",
-    help="Save as .npy, .npz, .csv or .json; - is standard output.",
+    help="Save as .npy, .npz, .csv, .json, .safetensors or .h5; - is standard output.",
 )
 @click.option("--format", type=click.Choice(FORMATS), help="The format of FILE, whatever its name.")
 @click.option(
@@ -61,7 +61,7 @@ def command(
 
     A NAME is a variable's name, key or object path, and may choose a part as NumPy does:
     'emb[0:10, :]' reads only those rows. One with * or ? is a pattern. Several variables
-    go into .npz or .json.
+    go into .npz, .safetensors, .h5 or .json.
 
     On a terminal large arrays are abbreviated; in a pipe every value is printed, a row a
     line, tab-separated. A variable that is read whole is compared with its checksum; a
