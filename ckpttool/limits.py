@@ -54,6 +54,8 @@ class Limits:
     #: Nodes of a computation graph, those of its functions too; inputs are eight times as
     #: many at most. (A graph of 300,000 nodes has some 100 MB.)
     graph_nodes: int = 1_000_000
+    #: What a MetaGraph has besides nodes: tensors of signatures, variables, assets, ops.
+    graph_items: int = 250_000
     #: Names in a graph, together.
     graph_text_bytes: int = 512 * 2**20
     #: A graph as text (.pbtxt), which is read whole.
@@ -78,8 +80,14 @@ class Limits:
     hdf5_chunk_bytes: int = 256 * 2**20
     #: The JSON that describes a Keras model, which is read whole.
     keras_config_bytes: int = 16 * 2**20
+    #: Members of a zip archive; its directory may have 256 bytes for each.
+    zip_members: int = 1_000_000
     #: Entries of one directory.
     directory_entries: int = 10_000_000
+    #: Seconds that a conversion's child process may take.
+    convert_seconds: int = 6 * 3600
+    #: Its memory; as good as none, for what a conversion takes depends on the model.
+    convert_memory_bytes: int = 2**50
 
 
 def parse_size(text: str) -> int:
