@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ckpttool.formats.elements import Value
     from ckpttool.sources.base import Source
 
-__all__ = ["RANGES_KEPT", "Loaded", "Picked", "Plan", "Progress", "load"]
+__all__ = ["RANGES_KEPT", "Loaded", "Picked", "Plan", "Progress", "load", "pick"]
 
 #: Called with bytes done and to be done.
 Progress = Callable[[int, int], None]
@@ -113,7 +113,8 @@ class Loaded:
     def _open(self) -> None:
         source = open_source(self._address, self._limits)
         try:
-            self.items = _pick(source, self._names, self._cast)
+            items = pick(source, self._names)
+            self.items = items if self._cast is None else _cast(items, self._cast)
         except CkpttoolError:
             source.close()
             raise
@@ -273,7 +274,8 @@ def load(
     return Loaded(address, names, cast=cast, check=check, limits=limits, progress=progress)
 
 
-def _pick(source: Source, names: Sequence[str], target: str | None) -> tuple[Picked, ...]:
+def pick(source: Source, names: Sequence[str]) -> tuple[Picked, ...]:
+    """What a list of names means in a source; names and errors as of `load`."""
     found: dict[str, Variable | None] = {}
 
     def lookup(name: str) -> Variable | None:
@@ -302,7 +304,7 @@ def _pick(source: Source, names: Sequence[str], target: str | None) -> tuple[Pic
         items += [_picked(variable, index) for variable in matches]
     if unknown:
         _refuse(source, unknown)
-    return tuple(items) if target is None else _cast(items, target)
+    return tuple(items)
 
 
 def _some(names: Sequence[str]) -> str:

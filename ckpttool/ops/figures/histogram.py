@@ -167,8 +167,7 @@ def _inner_edges(levels: Values, counts: Ints, low: Number, high: Number) -> Flo
 def _even(low: Number, high: Number) -> Floats:
     """Inner edges at equal distances; of a few integers, each has a bin of its own."""
     if isinstance(low, int) and isinstance(high, int) and high - low < BINS:
-        halves: Floats = np.arange(low, high) + 0.5
-        return halves
+        return np.arange(low, high, dtype=np.float64) + 0.5
     return _equal(low, high, BINS)[1:-1]
 
 

@@ -140,10 +140,9 @@ def _values(element: np.dtype) -> Floats:
     unsigned = np.uint8 if element.itemsize == 1 else np.uint16
     patterns = np.arange(2 ** (8 * element.itemsize), dtype=unsigned)
     if element.kind == "b":
-        return (patterns != 0).astype(np.float64)
+        return np.asarray(patterns != 0, np.float64)
     with np.errstate(invalid="ignore"):
-        values = np.asarray(patterns.view(element), np.float64)
-    return values
+        return np.asarray(patterns.view(element), np.float64)
 
 
 # Wider types ------------------------------------------------------------------------------
