@@ -14,16 +14,20 @@ __all__ = [
     "CancelledError",
     "ChangedError",
     "CkpttoolError",
+    "ConversionError",
+    "ConverterMissingError",
     "CorruptError",
     "ForeignFormatError",
     "IncompleteError",
     "InternalError",
     "LimitError",
+    "NoGraphError",
     "NoSpaceError",
     "NotFoundError",
     "PartialError",
     "PermissionDeniedError",
     "RefusedError",
+    "ResultDiffersError",
     "StorageError",
     "UnsafeError",
     "UnsupportedError",
@@ -169,6 +173,34 @@ class PermissionDeniedError(CkpttoolError):
 
     exit_code = 42
     default_id = "permission"
+
+
+class ConverterMissingError(CkpttoolError):
+    """A library that the conversion, or the proof of its result, needs is not installed."""
+
+    exit_code = 50
+    default_id = "converter-missing"
+
+
+class ConversionError(CkpttoolError):
+    """TensorFlow or a converter failed, or what came of it cannot be used."""
+
+    exit_code = 51
+    default_id = "conversion"
+
+
+class ResultDiffersError(CkpttoolError):
+    """The result computes something else than the source; nothing is in place."""
+
+    exit_code = 52
+    default_id = "result-differs"
+
+
+class NoGraphError(CkpttoolError):
+    """Values without a computation: there is no graph to convert with."""
+
+    exit_code = 53
+    default_id = "no-graph"
 
 
 class InternalError(CkpttoolError):

@@ -1,0 +1,94 @@
+"""The job of the child that converts, and its answer: what crosses the process border.
+
+``Origin`` is where the graph and the values come from, as the parent found it without
+TensorFlow (``origin.py``); the child follows it and decides nothing of that again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ckpttool.convert.ports import Signature
+from ckpttool.convert.request import Request
+
+__all__ = ["Case", "GraphKind", "Job", "Made", "Origin"]
+
+GraphKind = Literal["graph", "savedmodel", "model", "keras"]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the graph and the values come from.
+
+    Attributes:
+        kind: a graph file, a SavedModel, a function that builds the model, a Keras file.
+        graph: the path of the graph file, the SavedModel or the Keras file; for a model
+            the function (``file.py:function``).
+        values: the address of the source that has the values; None where the graph has
+            them as constants (a frozen graph), or the file holds both.
+        signatures: what a graph file is to compute, with the tensors of its graph; empty
+            where only the child can tell, or the SavedModel has its own.
+        tags: of the SavedModel's graph.
+        notes: how the source was understood, for a person.
+        warnings: what is odd about it.
+    """
+
+    kind: GraphKind
+    graph: str
+    values: str | None
+    signatures: tuple[Signature, ...] = ()
+    tags: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the task ``convert`` is to do.
+
+    Attributes:
+        request: what was asked for.
+        origin: where it comes from.
+        artefact: the path at which the result is to be written.
+        cases: a directory for the reference of the check; None: none is wanted.
+    """
+
+    request: Request
+    origin: Origin
+    artefact: str
+    cases: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One run of the restored original: the reference of the check.
+
+    ``path`` is an ``.npz`` with ``in:NAME`` and ``out:NAME`` members. bfloat16 and float8
+    are float32 there, which holds them exactly; strings are NumPy's ``S`` arrays.
+    """
+
+    signature: str
+    batch: int | None
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The answer: what was made.
+
+    Attributes:
+        signatures: the result's.
+        warnings: what a person should know.
+        cases: the reference, empty where none was wanted.
+        seconds: what was done → how long it took.
+        facts: what else the target tells for the report.
+        versions: library → version, of those that took part.
+    """
+
+    signatures: tuple[Signature, ...]
+    warnings: tuple[str, ...] = ()
+    cases: tuple[Case, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
+    facts: dict[str, object] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,242 @@
+"""Where a result is made before it stands at its destination, whole.
+
+A directory of our own beside the destination, on the same file system: what is made there
+is moved at the end, companions first, the artefact itself last. A failure leaves nothing,
+a killed process a directory that the next conversion beside it removes. Knows no target.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from stat import S_ISREG
+from types import TracebackType
+from typing import Literal, Self
+
+from ckpttool.errors import ChangedError, NotFoundError, RefusedError, UsageError
+from ckpttool.storage import FileStat, open_directory, stat_path
+from ckpttool.storage.exchange import exchange
+from ckpttool.storage.local import LocalDirectory
+from ckpttool.storage.local_files import OWN_PREFIX
+from ckpttool.storage.lock import DirectoryLock
+from ckpttool.storage.system import exists_error, fsync, raise_os_error
+
+__all__ = ["Output", "Staging", "require_free"]
+
+_PREFIX = f"{OWN_PREFIX}convert-"
+#: Seconds after which a place has its lock.
+_JUST_NOW = 60
+_RESULT = "result"
+_SCRATCH = "scratch"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A file of the result: its final path, and its bytes."""
+
+    path: str
+    nbytes: int
+
+
+def require_free(
+    destination: str,
+    form: Literal["file", "directory"],
+    marks: Sequence[str],
+    *,
+    overwrite: bool,
+) -> None:
+    """Check that a result may stand at a destination.
+
+    A directory is replaced only where it is a former result of the same kind, or empty: a
+    slip of the pen must not cost anybody a directory of other things.
+
+    Args:
+        destination: the path.
+        form: what is to stand there.
+        marks: files one of which a directory of this kind has.
+        overwrite: whether a former result may be replaced.
+
+    Raises:
+        UsageError: ids ``empty-address``, ``destination-form``.
+        NotFoundError: id ``destination-directory``: there is no directory to write into.
+        RefusedError: ids ``exists``, ``destination-other``.
+    """
+    folder, base = _split(destination)
+    above = stat_path(folder)
+    if above is None or above.kind != "directory":
+        raise NotFoundError(
+            f"cannot write {destination}",
+            why=f"there is no directory {folder}",
+            hint=f"mkdir -p {folder}",
+            id="destination-directory",
+        )
+    with open_directory(folder) as directory:
+        there = directory.stat(base)
+        if there is None:
+            return
+        if there.kind != form:
+            raise UsageError(
+                f"cannot write {destination}",
+                why=f"the result is a {form}, and a {there.kind} is there",
+                hint="give another name",
+                id="destination-form",
+            )
+        if not overwrite:
+            raise exists_error(destination)
+        if form == "directory":
+            with directory.directory(base) as old:
+                names = [entry.name for entry in old.scan()]
+            if names and not set(names) & set(marks):
+                raise RefusedError(
+                    f"{destination} is not replaced",
+                    why=f"it holds {len(names)} entries, and none is {' or '.join(marks)}, so it "
+                    "is no former result",
+                    hint="give another name, or remove it yourself",
+                    id="destination-other",
+                )
+
+
+class Staging:
+    """The place where a result is made; leaving the block without ``commit`` drops it.
+
+    Args:
+        destination: where the result is to stand.
+        overwrite: whether what stands there may be replaced.
+
+    Attributes:
+        artefact: the path at which the result is to be written, a file or a directory,
+            with the destination's own base name. Companions of a file lie beside it, with
+            names that begin with its own.
+        scratch: the path of a directory for whatever else is needed meanwhile.
+    """
+
+    artefact: str
+    scratch: str
+
+    def __init__(self, destination: str, *, overwrite: bool) -> None:
+        self._folder, self._base = _split(destination)
+        self._overwrite = overwrite
+        self._name = f"{_PREFIX}{os.urandom(6).hex()}"
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with self._stack as stack:
+            self._directory = stack.enter_context(open_directory(self._folder))
+            _remove_dead(self._directory)
+            place = self._directory.directory(self._name, create=True)
+            stack.enter_context(place)
+            stack.callback(self._remove)
+            stack.enter_context(DirectoryLock(place))
+            for part in (_RESULT, _SCRATCH):
+                place.directory(part, create=True).close()
+            root = os.path.join(self._folder, self._name)
+            self.artefact = os.path.join(root, _RESULT, self._base)
+            self.scratch = os.path.join(root, _SCRATCH)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def _remove(self) -> None:
+        shutil.rmtree(os.path.join(self._folder, self._name), ignore_errors=True)
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The files of the result as they are now, under their final paths, by path."""
+        root = os.path.dirname(self.artefact)
+        found = []
+        for folder, _, names in os.walk(root):
+            for name in names:
+                path = os.path.join(folder, name)
+                final = os.path.join(self._folder, os.path.relpath(path, root))
+                found.append(Output(os.path.normpath(final), os.lstat(path).st_size))
+        return tuple(sorted(found, key=lambda one: one.path))
+
+    def commit(self) -> None:
+        """Make the result durable and move it to its destination.
+
+        Raises:
+            RefusedError: id ``exists``: something stands there, or came meanwhile.
+            ChangedError: id ``destination-changed``.
+            NoSpaceError, PermissionDeniedError, StorageError: as the system says.
+        """
+        root = os.path.dirname(self.artefact)
+        _make_durable(root)
+        with open_directory(root) as made, DirectoryLock(self._directory):
+            entries = sorted(made.scan(), key=lambda entry: entry.name == self._base)
+            for entry in entries:  # the artefact comes last
+                self._place(made, entry)
+            self._directory.sync()
+
+    def _place(self, made: LocalDirectory, entry: FileStat) -> None:
+        there = self._directory.stat(entry.name)
+        if there is None:
+            made.move(entry, self._directory, entry.name)
+            return
+        if not self._overwrite:
+            raise exists_error(os.path.join(self._folder, entry.name))
+        if there.kind != entry.kind:
+            raise ChangedError(
+                f"{os.path.join(self._folder, entry.name)} is not what it was",
+                why=f"it is a {there.kind} now",
+                hint="look at it, then run the command again",
+                id="destination-changed",
+            )
+        exchange(made, self._directory, entry.name)
+
+
+def _split(destination: str) -> tuple[str, str]:
+    """The directory that a destination lies in, and its name there."""
+    folder, base = os.path.split(destination.rstrip("/"))
+    if not base or base in {".", ".."}:
+        raise UsageError(
+            f"cannot write {destination!r}",
+            why="a result needs a name of its own",
+            hint="give a path such as export/model",
+            id="empty-address",
+        )
+    return folder or ("/" if destination.startswith("/") else "."), base
+
+
+def _remove_dead(directory: LocalDirectory) -> None:
+    """Remove what killed conversions have left: places whose lock nobody holds.
+
+    One that was made just now may still be without its lock.
+    """
+    before = (time.time() - _JUST_NOW) * 1e9
+    for entry in list(directory.scan()):
+        ours = entry.kind == "directory" and entry.name.startswith(_PREFIX)
+        if not ours or entry.mtime_ns > before:
+            continue
+        try:
+            with directory.directory(entry.name) as place, DirectoryLock(place):
+                shutil.rmtree(os.path.join(directory.path, entry.name), ignore_errors=True)
+        except (ChangedError, NotFoundError):
+            continue  # somebody is at work there, or has just finished
+
+
+def _make_durable(root: str) -> None:
+    for folder, _, names in os.walk(root, topdown=False):
+        for name in (*names, "."):
+            path = os.path.join(folder, name)
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+            try:
+                descriptor = os.open(path, flags)
+                try:
+                    mode = os.fstat(descriptor).st_mode
+                    if S_ISREG(mode) or name == ".":
+                        fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+            except OSError as error:
+                raise_os_error(error, f"cannot make {path} durable")

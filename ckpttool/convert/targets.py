@@ -1,0 +1,273 @@
+"""What a source can be converted to: one ``Target`` each, and what is installed for it.
+
+A target is one line here and one module. Nothing is imported to know what is installed:
+only the metadata of packages is read, so a broken TensorFlow breaks no list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from ckpttool.convert.request import Settings
+from ckpttool.errors import ConverterMissingError, UsageError
+
+__all__ = [
+    "SOURCES",
+    "TARGETS",
+    "Requirement",
+    "SourceKindLine",
+    "Target",
+    "find_target",
+    "installed",
+    "require_installed",
+    "require_settings",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One kind of result.
+
+    Attributes:
+        name: as ``--to`` says it.
+        title: in words.
+        form: what stands at the destination: one file (with companions whose names begin
+            with its own), a directory, or a checkpoint's prefix.
+        module: what writes it. With a graph: ``ckpttool.convert.worker.<module>`` with
+            ``write(program, path, settings) -> Written``, called in the child. Without:
+            ``ckpttool.convert.<module>``, called in this process.
+        graph: whether it computes something, so that a graph is needed.
+        needs: distributions without which it cannot be written.
+        runs: distributions that run it for the check; one of them is enough.
+        settings: the members of ``Settings`` that it understands.
+        suffixes: endings of names by which it is meant where ``--to`` is left out.
+        marks: files one of which a directory of this kind has; only such a directory is
+            ever replaced.
+        holds: what it can and cannot hold, for ``--list``.
+    """
+
+    name: str
+    title: str
+    form: Literal["file", "directory", "prefix"]
+    module: str
+    graph: bool
+    needs: tuple[str, ...]
+    runs: tuple[str, ...]
+    settings: tuple[str, ...]
+    suffixes: tuple[str, ...]
+    marks: tuple[str, ...]
+    holds: str
+
+
+_ALL = (
+    Target(
+        name="savedmodel",
+        title="TensorFlow SavedModel",
+        form="directory",
+        module="to_savedmodel",
+        graph=True,
+        needs=("tensorflow",),
+        runs=("tensorflow",),
+        settings=("batch",),
+        suffixes=(),
+        marks=("saved_model.pb", "saved_model.pbtxt"),
+        holds="every operation, dtype and signature; tables and assets",
+    ),
+    Target(
+        name="tflite",
+        title="TensorFlow Lite (LiteRT)",
+        form="file",
+        module="to_tflite",
+        graph=True,
+        needs=("tensorflow",),
+        runs=("ai-edge-litert", "tensorflow"),
+        settings=("quantize", "calibration", "io_dtype", "batch", "allow_flex"),
+        suffixes=(".tflite",),
+        marks=(),
+        holds="several signatures; only its own operations, unless flex ones are allowed",
+    ),
+    Target(
+        name="onnx",
+        title="ONNX",
+        form="file",
+        module="to_onnx",
+        graph=True,
+        needs=("tensorflow", "tf2onnx", "onnx"),
+        runs=("onnxruntime",),
+        settings=("batch", "opset", "external_data"),
+        suffixes=(".onnx",),
+        marks=(),
+        holds="one signature a file; large weights in a file beside it; no bfloat16, no tables",
+    ),
+    Target(
+        name="tfjs",
+        title="TensorFlow.js graph model",
+        form="directory",
+        module="to_tfjs",
+        graph=True,
+        needs=("tensorflow",),
+        runs=("node",),
+        settings=("quantize", "batch", "shard_bytes"),
+        suffixes=(),
+        marks=("model.json",),
+        holds="one signature; int64 as int32, float64 as float32; no strings, no RNN loops",
+    ),
+    Target(
+        name="h5",
+        title="HDF5, or Keras weights",
+        form="file",
+        module="weights_h5",
+        graph=False,
+        needs=("h5py",),
+        runs=(),
+        settings=("dtypes",),
+        suffixes=(".h5", ".hdf5"),
+        marks=(),
+        holds="values only; bfloat16 and float8 need --dtypes",
+    ),
+    Target(
+        name="safetensors",
+        title="safetensors",
+        form="file",
+        module="weights_safetensors",
+        graph=False,
+        needs=(),
+        runs=(),
+        settings=("dtypes",),
+        suffixes=(".safetensors",),
+        marks=(),
+        holds="values only; no strings, no complex numbers",
+    ),
+    Target(
+        name="npz",
+        title="NumPy arrays",
+        form="file",
+        module="weights_npz",
+        graph=False,
+        needs=(),
+        runs=(),
+        settings=("dtypes",),
+        suffixes=(".npz",),
+        marks=(),
+        holds="values only; bfloat16 and float8 need --dtypes",
+    ),
+    Target(
+        name="checkpoint",
+        title="TensorFlow checkpoint (V2)",
+        form="prefix",
+        module="weights_checkpoint",
+        graph=False,
+        needs=(),
+        runs=(),
+        settings=("dtypes",),
+        suffixes=(),
+        marks=(),
+        holds="every value, under the names of the source",
+    ),
+)
+#: ``--to`` → target, in the order in which they are shown.
+TARGETS = {target.name: target for target in _ALL}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKindLine:
+    """A source of a graph, for ``--list``: what is given, and what it needs installed."""
+
+    name: str
+    title: str
+    needs: tuple[str, ...]
+
+
+SOURCES = (
+    SourceKindLine("meta", "a checkpoint with its .meta", ("tensorflow",)),
+    SourceKindLine("graph", "a checkpoint and --graph FILE (.meta, .pb, .pbtxt)", ("tensorflow",)),
+    SourceKindLine("frozen-graph", "a frozen graph (.pb, .pbtxt)", ("tensorflow",)),
+    SourceKindLine("model", "a checkpoint and --model FILE.py:FUNCTION", ("tensorflow", "keras")),
+    SourceKindLine("savedmodel", "a SavedModel, of TensorFlow 1 or 2", ("tensorflow",)),
+    SourceKindLine("keras", "a Keras file (.keras, .h5)", ("tensorflow", "keras", "h5py")),
+    SourceKindLine("keras2", "what only Keras 2 can load", ("tensorflow", "tf_keras")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A distribution (or a program), and its version; None where it is not installed."""
+
+    name: str
+    version: str | None
+
+
+def installed(name: str) -> Requirement:
+    """Whether a distribution is installed; ``node`` is a program, looked for on the PATH."""
+    if name == "node":
+        import shutil
+
+        return Requirement(name, shutil.which("node"))
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return Requirement(name, version(name))
+    except PackageNotFoundError:
+        if name == "tensorflow":  # the same library without GPUs is another distribution
+            return Requirement(name, installed("tensorflow-cpu").version)
+        return Requirement(name, None)
+
+
+def find_target(name: str | None, destination: str) -> Target:
+    """The target of this name, or the one that the destination's ending means.
+
+    Raises:
+        UsageError: id ``target-unknown``.
+    """
+    if name is not None and name in TARGETS:
+        return TARGETS[name]
+    if name is None:
+        lower = destination.lower()
+        for target in _ALL:
+            if target.suffixes and lower.endswith(target.suffixes):
+                return target
+    from ckpttool.sources.nearest import nearest
+
+    near = nearest(name or "", TARGETS)
+    raise UsageError(
+        f"there is no target '{name}'" if name else "it is not said what to convert to",
+        why=f"the targets are {', '.join(TARGETS)}",
+        hint=f"did you mean: --to {near[0]}" if near else "add --to; ckpttool convert --list",
+        id="target-unknown",
+    )
+
+
+def require_installed(what: str, needs: Sequence[str]) -> None:
+    """Check that all of these are installed.
+
+    Raises:
+        ConverterMissingError: names those that are not.
+    """
+    missing = [name for name in needs if installed(name).version is None]
+    if missing:
+        raise ConverterMissingError(
+            f"{what} needs {' and '.join(missing)}",
+            why="not installed here",
+            hint=f"pip install {' '.join(missing)}",
+        )
+
+
+def require_settings(target: Target, settings: Settings) -> None:
+    """Check that the target understands every setting that was made.
+
+    Raises:
+        UsageError: id ``target-setting``.
+    """
+    default = Settings()
+    for one in fields(Settings):
+        name = one.name
+        if getattr(settings, name) != getattr(default, name) and name not in target.settings:
+            known = [f"--{other.replace('_', '-')}" for other in target.settings]
+            raise UsageError(
+                f"--{name.replace('_', '-')} means nothing for {target.name}",
+                why=f"of a {target.title} it knows {', '.join(known) or 'none of these options'}",
+                hint="ckpttool convert --list",
+                id="target-setting",
+            )
