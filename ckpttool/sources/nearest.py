@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import nlargest
 
-__all__ = ["nearest"]
+__all__ = ["likeness", "nearest"]
 
 #: Candidates that are compared closely.
 _SHORTLIST = 100
@@ -46,7 +46,7 @@ def nearest(name: str, candidates: Iterable[str], n: int = 3) -> list[str]:
     ranked: list[tuple[float, int, str]] = []
     for place, candidate in enumerate(nlargest(_SHORTLIST, candidates, key=likely)):
         other = candidate.casefold()
-        ratio = _likeness(folded, other)
+        ratio = likeness(folded, other)
         if len(other) > 2 and (folded in other or other in folded):
             ratio = max(ratio, _CUTOFF)
         if ratio >= _CUTOFF:
@@ -54,7 +54,7 @@ def nearest(name: str, candidates: Iterable[str], n: int = 3) -> list[str]:
     return [candidate for _, _, candidate in sorted(ranked)[:n]]
 
 
-def _likeness(a: str, b: str) -> float:
+def likeness(a: str, b: str) -> float:
     """From 0 to 1 (equal), as ``difflib`` has it; in bounded time for names of any length."""
     from difflib import SequenceMatcher
 
