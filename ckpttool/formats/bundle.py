@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ckpttool.errors import CkpttoolError, CorruptError, UnsupportedError
+from ckpttool.errors import CkpttoolError, CorruptError
 from ckpttool.formats.entry import Entry, EntryParser, SliceBudget, SliceSpec
 from ckpttool.formats.sstable import Damaged, Item, Table
-from ckpttool.formats.wire import fields, read_varint, signed32
+from ckpttool.formats.versions import NO_VERSIONS, read_versions
+from ckpttool.formats.wire import fields, signed32
 from ckpttool.limits import Limits
 from ckpttool.storage.base import ReadableFile
 
@@ -26,9 +27,6 @@ __all__ = ["OBJECT_GRAPH_KEY", "BundleIndex", "Entry", "Header", "SliceSpec"]
 #: The key of the object graph, which only an object-based checkpoint has
 #: (tensorflow/python/trackable/base.py).
 OBJECT_GRAPH_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
-
-#: The version of the bundle format that this module reads (kTensorBundleVersion).
-_VERSION = 1
 
 
 class Header(NamedTuple):
@@ -138,8 +136,8 @@ class BundleIndex:
         return self._parse_header(raw)
 
     def _parse_header(self, raw: bytes) -> Header:
-        num_shards = endianness = producer = min_consumer = 0
-        bad: list[int] = []
+        num_shards = endianness = 0
+        versions = NO_VERSIONS
         try:
             for number, _, value in fields(raw):
                 if isinstance(value, int):
@@ -148,29 +146,13 @@ class BundleIndex:
                     elif number == 2:
                         endianness = signed32(value)
                 elif number == 3:
-                    for inner, _, version in fields(raw, *value):
-                        if not isinstance(version, int):
-                            if inner == 3:
-                                bad += _packed(raw, *version)
-                        elif inner == 1:
-                            producer = signed32(version)
-                        elif inner == 2:
-                            min_consumer = signed32(version)
-                        elif inner == 3:
-                            bad.append(signed32(version))
+                    versions = read_versions(raw, *value, versions)
         except CkpttoolError as error:
             raise self._bad_header(error.why) from None
         if num_shards < 0 or endianness not in {0, 1}:
             raise self._bad_header(f"{num_shards} shards, byte order {endianness}")
-        if min_consumer > _VERSION or _VERSION in bad:
-            wanted = f"{min_consumer} or later" if min_consumer > _VERSION else f"not {_VERSION}"
-            raise UnsupportedError(
-                f"{self._path} has a format version that is not supported",
-                why=f"it asks for a reader of version {wanted}, and this one is {_VERSION}",
-                hint="a newer ckpttool, or the TensorFlow that wrote it, can read it",
-                id="bundle-version",
-            )
-        return Header(num_shards, bool(endianness), producer, min_consumer, tuple(bad), raw)
+        versions.require(self._path)
+        return Header(num_shards, bool(endianness), *versions, raw)
 
     def _bad_header(self, why: str) -> CorruptError:
         return CorruptError(
@@ -179,10 +161,3 @@ class BundleIndex:
             hint="take the index from another copy",
             id="header-malformed",
         )
-
-
-def _packed(data: bytes, pos: int, end: int) -> Iterator[int]:
-    """A packed repeated int32."""
-    while pos < end:
-        value, pos = read_varint(data, pos, end)
-        yield signed32(value)

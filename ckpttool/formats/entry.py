@@ -21,7 +21,7 @@ from ckpttool.formats.wire import FIXED32, LENGTH, VARINT, fields, signed32, sig
 from ckpttool.limits import Limits
 from ckpttool.model import shape_text
 
-__all__ = ["Entry", "EntryParser", "SliceBudget", "SliceSpec"]
+__all__ = ["Entry", "EntryParser", "SliceBudget", "SliceSpec", "TensorShape", "parse_slice"]
 
 _INT64 = 2**63
 #: Pairs of dtype and shape that are remembered: a model has some dozens.
@@ -190,7 +190,7 @@ class EntryParser:
     def one(self, key: bytes, raw: bytes, budget: SliceBudget | None = None) -> Entry:
         """The entry whose message is ``raw``, in any spelling."""
         dtype = shard = offset = size = 0
-        shape = _Shape()
+        shape = TensorShape()
         crc: int | None = None
         slices: list[SliceSpec] = []
         try:
@@ -209,20 +209,26 @@ class EntryParser:
                 elif number == 2:
                     shape.add(raw, *value)
                 elif number == 7:
-                    if len(slices) == self._limits.slices:
-                        raise self._over(key, "slices", "limit-slices", "parts")
-                    if budget is not None:
-                        self._spend(budget)
-                    slices.append(_parse_slice(raw, *value))
+                    self.count_slice(key, len(slices), budget)
+                    slices.append(parse_slice(raw, *value))
         except CkpttoolError as error:
             if isinstance(error, LimitError):
                 raise
             raise self._broken(key, error.why) from None
         dims = None if shape.unknown_rank else tuple(shape.dims)
-        self._check(key, dtype, dims, shard, offset + size)
+        if shard < 0:
+            raise self._broken(key, f"its shard number is {shard}")
+        if offset + size >= _INT64:
+            raise self._broken(key, "its bytes end past 2^63")
+        self.check_shape(key, dtype, dims)
         return Entry(key, dtype, dims, shard, offset, size, crc, tuple(slices), raw)
 
-    def _spend(self, budget: SliceBudget) -> None:
+    def count_slice(self, key: bytes, before: int, budget: SliceBudget | None) -> None:
+        """Hold one more slice of a variable that has ``before`` against the limits."""
+        if before == self._limits.slices:
+            raise self._over(key, "slices", "limit-slices", "parts")
+        if budget is None:
+            return
         if not budget.left:
             raise LimitError(
                 f"{self._path} is over a limit",
@@ -250,13 +256,8 @@ class EntryParser:
             return  # only what stands behind makes it an entry
         self._heads[head] = entry.dtype, entry.shape
 
-    def _check(
-        self, key: bytes, dtype: int, shape: tuple[int, ...] | None, shard: int, end: int
-    ) -> None:
-        if shard < 0:
-            raise self._broken(key, f"its shard number is {shard}")
-        if end >= _INT64:
-            raise self._broken(key, "its bytes end past 2^63")
+    def check_shape(self, key: bytes, dtype: int, shape: tuple[int, ...] | None) -> None:
+        """Check a shape by itself: no negative size, and no more bytes than can be counted."""
         if shape is None:
             return
         if len(shape) > self._limits.rank:
@@ -291,7 +292,7 @@ class EntryParser:
         )
 
 
-class _Shape:
+class TensorShape:
     """TensorShapeProto; a message that is given in pieces is put together, as protobuf does."""
 
     def __init__(self) -> None:
@@ -311,8 +312,8 @@ class _Shape:
                 self.dims.append(size)
 
 
-def _parse_slice(data: bytes, start: int, end: int) -> SliceSpec:
-    """TensorSliceProto; in place where it is spelled as usual and its numbers are short."""
+def parse_slice(data: bytes, start: int, end: int) -> SliceSpec:
+    """A TensorSliceProto; in place where it is spelled as usual and its numbers are short."""
     starts: list[int] = []
     lengths: list[int] = []
     pos = start

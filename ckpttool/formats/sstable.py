@@ -155,6 +155,11 @@ class Table:
                 "entries", "limit-entries", f"it has more than {self._limits.entries} entries"
             )
 
+    def block_of(self, key: bytes) -> Handle | None:
+        """The block that holds ``key``, if any does; reads nothing."""
+        number = bisect_left(self._last_keys, key)
+        return self._handles[number] if number < len(self._handles) else None
+
     def get(self, key: bytes) -> bytes | None:
         """The value of ``key``, or None; reads one block and decodes a part of it."""
         number = bisect_left(self._last_keys, key)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, combinations
+from itertools import accumulate, combinations, product
 from typing import NamedTuple
 
 from ckpttool.errors import CorruptError, IncompleteError, LimitError
@@ -17,7 +17,7 @@ from ckpttool.model import numel, shape_text
 from ckpttool.sources.gather import WINDOW_BYTES, bands, fill, windows
 from ckpttool.sources.selection import Axis, Selection, strides
 
-__all__ = ["Box", "Located", "check_boxes", "locate", "pieces", "reads", "require_cover"]
+__all__ = ["Box", "Located", "check_boxes", "locate", "pieces", "reads", "require_cover", "scatter"]
 
 #: ``read(part, offset, size)``: bytes of part number ``part``, from its own start.
 ReadPart = Callable[[int, int, int], bytes]
@@ -256,3 +256,29 @@ def reads(
             targets = [0] * len(band.axes)
             for window in windows(found.selection, targets, 0, itemsize):
                 yield found.part, window.start * itemsize, window.size * itemsize
+
+
+def scatter(
+    stored: list[bytes], selection: Selection, result: list[bytes], places: list[int], at: int
+) -> None:
+    """Put selected strings of a part into the result.
+
+    Args:
+        stored: the strings of the part.
+        selection: of the part.
+        result: the strings of the whole selection, in C order.
+        places: for each axis, how far apart neighbours lie in the result; the last is 1.
+        at: where the first one goes.
+    """
+    if not selection.axes:
+        result[at] = stored[0]
+        return
+    *outer, last = selection.axes
+    steps = strides(selection.shape)
+    for position in product(*(range(axis.length) for axis in outer)):
+        source, target = last.start, at
+        for i, axis, step, place in zip(position, outer, steps, places, strict=False):
+            source += (axis.start + i * axis.step) * step
+            target += i * place
+        for i in range(last.length):
+            result[target + i] = stored[source + i * last.step]

@@ -20,6 +20,8 @@ __all__ = [
     "shard_name",
     "split_number",
     "split_part",
+    "v1_pattern",
+    "v1_shard",
 ]
 
 #: The state file's usual name (``latest_filename`` may give it another).
@@ -80,6 +82,23 @@ def is_sharded_v1(name: str) -> str | None:
     """The prefix in ``export-00000-of-00002``, how V1 names its shards; else None."""
     match = _SHARDED_V1.fullmatch(name)
     return match[1] if match else None
+
+
+def v1_pattern(prefix: str, shards: int) -> str:
+    """How TensorFlow spells the prefix of a sharded V1 checkpoint: ``m-?????-of-00002``."""
+    return f"{prefix}-?????-of-{shards:05d}"
+
+
+def v1_shard(name: str) -> tuple[str, int | None, int] | None:
+    """What a name in V1's spelling of shards says: the prefix, which one, of how many.
+
+    Of the pattern that stands for all of them, which one is None.
+    """
+    match = _SHARDED_V1.fullmatch(name)
+    if match is None:
+        return None
+    which = name[len(match[1]) + 1 :].partition("-of-")[0]
+    return match[1], None if "?" in which else int(which), int(match[2])
 
 
 def split_number(prefix: str) -> tuple[str, int | None]:

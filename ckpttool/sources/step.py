@@ -6,7 +6,7 @@ is, the last part of its key says; the object graph is not parsed for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import nsmallest
 from typing import Literal
 
@@ -15,10 +15,11 @@ from ckpttool.formats import crc32c
 from ckpttool.formats.bundle import BundleIndex
 from ckpttool.formats.entry import Entry
 from ckpttool.limits import Limits
+from ckpttool.model import Variable
 from ckpttool.sources.filenames import index_name, shard_name
 from ckpttool.storage import Directory
 
-__all__ = ["COUNTERS", "step_inside", "step_of"]
+__all__ = ["COUNTERS", "step_among", "step_inside", "step_of"]
 
 #: What a counter of steps is called, the most telling first (``iter``: Keras 2;
 #: ``_iterations``: Keras 2.11 and later); ``save_counter`` counts saves, so it is last.
@@ -40,6 +41,8 @@ _VALUE = b"/.ATTRIBUTES/VARIABLE_VALUE"
 #: Sizes of the types that a counter has (tensorflow/core/framework/types.proto).
 _SIGNED = {3: 4, 9: 8}
 _UNSIGNED = {22: 4, 23: 8}
+#: By name: whether it has a sign.
+_BY_NAME = {"int32": True, "int64": True, "uint32": False, "uint64": False}
 
 
 def step_of(directory: Directory, prefix: str, index: BundleIndex) -> int | None:
@@ -58,6 +61,22 @@ def step_of(directory: Directory, prefix: str, index: BundleIndex) -> int | None
         step = _value(directory, prefix, index, entry)
         if step is not None:
             return step
+    return None
+
+
+def step_among(variables: Iterable[Variable], value: Callable[[Variable], bytes]) -> int | None:
+    """The same of any variables; ``value`` gives the bytes of a scalar, little-endian."""
+    found = []
+    for variable in variables:
+        rank = _RANKS.get(variable.key.rpartition("/")[2].encode("utf-8", "surrogateescape"))
+        if rank is not None and variable.shape == () and variable.dtype in _BY_NAME:
+            found.append((rank, variable.key.count("/"), variable.key, variable))
+    for _, _, _, variable in nsmallest(_TRIED, found):
+        try:
+            data = value(variable)
+        except CkpttoolError:
+            continue  # whoever reads it will say why it cannot be read
+        return int.from_bytes(data, "little", signed=_BY_NAME[variable.dtype])
     return None
 
 

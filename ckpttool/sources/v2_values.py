@@ -8,7 +8,6 @@ nothing; a part of an entry cannot be checked. Knows variables and shards, not t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
 from typing import NamedTuple
 
 from ckpttool.errors import (
@@ -23,7 +22,15 @@ from ckpttool.formats.dtypes import BY_NAME, STRING, DType
 from ckpttool.formats.elements import swap_words
 from ckpttool.limits import Limits
 from ckpttool.model import Variable, numel, shape_text
-from ckpttool.sources.assemble import Box, check_boxes, locate, pieces, reads, require_cover
+from ckpttool.sources.assemble import (
+    Box,
+    check_boxes,
+    locate,
+    pieces,
+    reads,
+    require_cover,
+    scatter,
+)
 from ckpttool.sources.base import Extent, Read
 from ckpttool.sources.selection import Selection, strides
 from ckpttool.sources.shard_files import ShardFiles, about
@@ -116,7 +123,7 @@ class BundleValues:
                     continue
                 stored = self._part_strings(variable, part, check=check)
                 at = sum(map(int.__mul__, located.first, places))
-                _scatter(stored, located.selection, result, places, at)
+                scatter(stored, located.selection, result, places, at)
             if not check:
                 self._require_unchanged(variable)
         except CkpttoolError as error:
@@ -330,21 +337,3 @@ def _mismatch(files: ShardFiles, variable: Variable, part: _Part, found: int) ->
         hint="take the file from another copy; load --no-check gives the bytes as they are",
         id="checksum-mismatch",
     )
-
-
-def _scatter(
-    stored: list[bytes], selection: Selection, result: list[bytes], places: list[int], at: int
-) -> None:
-    """Put selected elements of a part into the result, whose last axis is contiguous."""
-    if not selection.axes:
-        result[at] = stored[0]
-        return
-    *outer, last = selection.axes
-    steps = strides(selection.shape)
-    for position in product(*(range(axis.length) for axis in outer)):
-        source, target = last.start, at
-        for i, axis, step, place in zip(position, outer, steps, places, strict=False):
-            source += (axis.start + i * axis.step) * step
-            target += i * place
-        for i in range(last.length):
-            result[target + i] = stored[source + i * last.step]

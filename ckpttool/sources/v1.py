@@ -1,0 +1,327 @@
+"""A V1 checkpoint as a source: one file, or the shards of one save.
+
+The variables are those that the first entry of each file lists; elements are decoded by
+``formats/v1_values.py`` when they are asked for, and put together out of slices whatever
+their dtype, which TensorFlow's own reader does for few. A file that is missing takes only
+its own variables with it, since no other file tells what is in it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ckpttool.errors import CkpttoolError, CorruptError, IncompleteError
+from ckpttool.formats.dtypes import BY_NAME, BY_NUMBER, dtype_name
+from ckpttool.formats.entry import SliceBudget, SliceSpec
+from ckpttool.formats.v1 import SavedTensor, V1File, is_whole
+from ckpttool.model import Finding, Oddity, Shard, Variable, VariableSlice, numel, shape_text
+from ckpttool.sources.base import Extent, Read
+from ckpttool.sources.filenames import join, split_number
+from ckpttool.sources.kinds import kind_of_name
+from ckpttool.sources.listed import ListedSource, selection_shape
+from ckpttool.sources.v1_files import missing_files, unsharded, v1_files
+from ckpttool.storage import open_directory
+
+if TYPE_CHECKING:
+    from ckpttool.formats.v1_values import V1Elements
+    from ckpttool.limits import Limits
+    from ckpttool.sources.address import Resolved
+    from ckpttool.sources.assemble import Box
+    from ckpttool.sources.selection import Selection
+    from ckpttool.storage.base import Directory
+
+__all__ = ["V1Source", "open_resolved"]
+
+#: Decoded bytes of parts that are kept while one variable is read.
+_KEPT = 64 * 2**20
+
+ReadPart = Callable[[int, int], bytes]
+
+
+class _Part(NamedTuple):
+    """A slice as it is stored: the number of its file, and its spelling."""
+
+    file: int
+    spec: SliceSpec
+
+
+class _Found(NamedTuple):
+    """What all files together have of a variable."""
+
+    dtype: int
+    shape: tuple[int, ...]
+    parts: list[_Part]
+
+
+def open_resolved(resolved: Resolved, limits: Limits) -> V1Source:
+    """Open the checkpoint that an address came to; raises as `V1Source`."""
+    return V1Source(open_directory(resolved.directory), resolved, limits)
+
+
+class V1Source(ListedSource):
+    """An open V1 checkpoint; not to be used by several threads at once.
+
+    Args:
+        directory: where its files lie; the source closes it.
+        resolved: what the address came to.
+        limits: bounds on what its files may claim.
+
+    Attributes:
+        files: the number of each file that is there, and what it holds.
+
+    Raises:
+        NotFoundError: there is no file.
+        CorruptError, LimitError, UnsupportedError: as ``V1File``; id ``metadata-malformed``
+            also where files contradict each other.
+    """
+
+    def __init__(self, directory: Directory, resolved: Resolved, limits: Limits) -> None:
+        super().__init__(directory, resolved, limits, kind="tf-v1", style="name")
+        self.files: dict[int, V1File] = {}
+        self._missing: list[str] = []
+        self._parts: dict[str, list[_Part]] = {}
+        try:
+            self._open_files(resolved.prefix)
+            self.publish(self._all_variables())
+            self.number = split_number(unsharded(resolved.prefix))[1]
+            self.step = self._step()
+        except CkpttoolError:
+            self.close()
+            raise
+
+    @property
+    def producer(self) -> int:
+        """The checkpoint version of who wrote it."""
+        return next(iter(self.files.values())).versions.producer
+
+    def _open_files(self, prefix: str) -> None:
+        names = v1_files(self._directory, prefix)
+        budget = SliceBudget(self._limits)
+        for number, name in sorted(names.items()):
+            self.files[number] = V1File(self.open(name), self._limits, budget)
+        for name in missing_files(prefix, names):
+            path = join(self._directory.path, name)
+            self._missing.append(path)
+            why = "its variables are not listed, for only it says which they are"
+            self.found(Finding("shard-missing", "error", path, f"{path} is missing: {why}"))
+            self.notes.append(Oddity(f"{path} is missing: {why}"))
+
+    # Variables ------------------------------------------------------------------------
+
+    def _all_variables(self) -> Iterator[Variable]:
+        found: dict[bytes, _Found] = {}
+        for number, file in self.files.items():
+            for tensor in file.tensors:
+                self._unite(found, number, tensor)
+        for name, one in found.items():
+            key = name.decode("utf-8", "surrogateescape")
+            self._parts[key] = one.parts
+            yield self._variable(key, one)
+
+    def _unite(self, found: dict[bytes, _Found], number: int, tensor: SavedTensor) -> None:
+        known = found.get(tensor.name)
+        if known is None:
+            known = found[tensor.name] = _Found(tensor.dtype, tensor.shape, [])
+        elif (known.dtype, known.shape) != (tensor.dtype, tensor.shape):
+            raise CorruptError(
+                f"the files of {self.location} contradict each other",
+                why=f"{tensor.name.decode('utf-8', 'backslashreplace')} is "
+                f"{dtype_name(known.dtype)} {shape_text(known.shape)} in one, and "
+                f"{dtype_name(tensor.dtype)} {shape_text(tensor.shape)} in another",
+                hint="bring together the files of one save",
+                id="metadata-malformed",
+            )
+        known.parts.extend(_Part(number, spec) for spec in tensor.slices)
+
+    def _variable(self, key: str, found: _Found) -> Variable:
+        dtype = dtype_name(found.dtype)
+        known = BY_NUMBER.get(found.dtype)
+        size = known.size if known else 0
+        kind = kind_of_name(key)
+        (first, *others) = found.parts
+        if not others and is_whole(first.spec, found.shape):
+            nbytes = numel(found.shape) * size
+            if dtype == "string":
+                nbytes = self._string_bytes(key, found.shape)
+            return Variable(key, key, dtype, found.shape, nbytes, first.file, None, kind)
+        slices = []
+        for part in found.parts:
+            extent = part.spec.extent(found.shape)
+            # One that fits nothing is refused where elements are asked for.
+            spelled = part.spec.length if extent is None else extent
+            slices.append(
+                VariableSlice(
+                    part.spec.start,
+                    spelled,
+                    part.file,
+                    None,
+                    numel(spelled) * size if extent is not None else None,
+                )
+            )
+        nbytes = sum(part.nbytes or 0 for part in slices)
+        if dtype == "string":
+            nbytes = self._string_bytes(key, found.shape)
+        return Variable(key, key, dtype, found.shape, nbytes, None, None, kind, tuple(slices))
+
+    def _string_bytes(self, key: str, shape: tuple[int, ...]) -> int:
+        """The bytes of a variable's strings, which nothing but they themselves tell.
+
+        0 where they cannot be read: whoever asks for them is told why.
+        """
+        try:
+            return sum(
+                self._elements(key, "string", part, shape, check=False).string_bytes()
+                for part in self._parts[key]
+            )
+        except CkpttoolError:
+            return 0
+
+    def shards(self) -> Sequence[Shard]:
+        there = list(super().shards())
+        return there + [Shard(path, None, 0, present=False) for path in self._missing]
+
+    def _step(self) -> int | None:
+        from ckpttool.sources.step import step_among
+
+        step = step_among(self._variables, self._scalar)
+        return self.number if step is None else step
+
+    def _scalar(self, variable: Variable) -> bytes:
+        from ckpttool.sources.selection import Selection
+
+        return b"".join(self.chunks(variable, Selection.whole(())))
+
+    # Elements -------------------------------------------------------------------------
+
+    def _elements(
+        self, key: str, dtype: str, part: _Part, shape: tuple[int, ...], *, check: bool
+    ) -> V1Elements:
+        """The elements of a part, not yet decoded."""
+        from ckpttool.formats.v1_values import V1Elements
+
+        name = key.encode("utf-8", "surrogateescape")
+        value = self.files[part.file].value(name, part.spec, check=check)
+        if value is None:
+            raise IncompleteError(
+                f"{key} is not completely stored",
+                why=f"file {part.file} lists its slice {_spelled(part.spec)}, and has no "
+                "values of it",
+                hint="choose elements of another slice, or take the checkpoint from another copy",
+                id="slice-missing",
+            )
+        count = numel(part.spec.extent(shape) or ())
+        return V1Elements(key, value, BY_NAME[dtype], count, self._limits)
+
+    def _boxes(self, variable: Variable) -> list[Box]:
+        """Where the parts lie, after checking that they fit and share no element."""
+        from ckpttool.sources.assemble import Box, check_boxes
+
+        shape = selection_shape(variable)
+        boxes = []
+        for part in self._parts[variable.key]:
+            extent = part.spec.extent(shape)
+            boxes.append(Box(part.spec.start, part.spec.length if extent is None else extent))
+        check_boxes(variable.name, shape, boxes)
+        return boxes
+
+    def _chunks(self, variable: Variable, selection: Selection, *, check: bool) -> Iterator[bytes]:
+        from ckpttool.sources.assemble import pieces, require_cover
+
+        boxes = self._boxes(variable)
+        require_cover(variable.name, selection, boxes)
+        # Parts are summed up as a whole; for some rows out of gigabytes nobody would wait.
+        readers = _Readers(self, variable, check=check and selection.is_whole)
+        yield from pieces(selection, self._fixed(variable).size, boxes, readers.read)
+
+    def _strings(self, variable: Variable, selection: Selection, *, check: bool) -> list[bytes]:
+        from ckpttool.sources.assemble import locate, require_cover, scatter
+        from ckpttool.sources.selection import strides
+
+        boxes = self._boxes(variable)
+        require_cover(variable.name, selection, boxes)
+        places = strides(tuple(axis.length for axis in selection.axes))
+        result = [b""] * selection.size
+        shape = selection_shape(variable)
+        for number, (part, box) in enumerate(zip(self._parts[variable.key], boxes, strict=True)):
+            located = locate(selection, box, number)
+            if located is None:
+                continue
+            stored = self._elements(variable.key, "string", part, shape, check=check).strings()
+            at = sum(map(int.__mul__, located.first, places))
+            scatter(stored, located.selection, result, places, at)
+        return result
+
+    def reads(self, variable: Variable, selection: Selection) -> Iterator[Read]:
+        from ckpttool.sources.assemble import require_cover
+
+        parts = self._parts[variable.key]
+        name = variable.key.encode("utf-8", "surrogateescape")
+        seen: set[tuple[int, int]] = set()
+        for number in require_cover(variable.name, selection, self._boxes(variable)):
+            part = parts[number]
+            block = self.files[part.file].block(name, part.spec)
+            if block is not None and (part.file, block.offset) not in seen:
+                seen.add((part.file, block.offset))
+                yield Read(self._path(part.file), block.offset, block.size)
+
+    def _path(self, number: int) -> str:
+        return self._files[list(self.files).index(number)].path
+
+    def extent(self, variable: Variable) -> Extent | None:
+        if variable.slices is not None or variable.dtype == "string":
+            return None
+        (part,) = self._parts[variable.key]
+        elements = self._elements(
+            variable.key, self._fixed(variable).name, part, selection_shape(variable), check=False
+        )
+        place = elements.place()
+        if place is None or place.source.file is None:  # decoded, or in a block that is held
+            return None
+        return Extent(place.source.file, place.start, place.end - place.start, little_endian=True)
+
+    def reader(self, variable: Variable, number: int, *, check: bool) -> tuple[int, ReadPart]:
+        """What reads ranges of a part, and the bytes that it holds."""
+        part = self._parts[variable.key][number]
+        shape = selection_shape(variable)
+        elements = self._elements(variable.key, variable.dtype, part, shape, check=check)
+        place = elements.place()
+        if place is None:
+            data = elements.decoded()
+            return len(data), lambda offset, size: data[offset : offset + size]
+        start, source = place.start, place.source
+        held = 0 if source.file is not None else source.size
+        return held, lambda offset, size: source.get(start + offset, start + offset + size)
+
+
+class _Readers:
+    """Reads ranges of the parts of one variable; keeps some of what it had to decode."""
+
+    def __init__(self, source: V1Source, variable: Variable, *, check: bool) -> None:
+        self._source = source
+        self._variable = variable
+        self._check = check
+        self._kept: OrderedDict[int, tuple[int, ReadPart]] = OrderedDict()
+        self._size = 0
+
+    def read(self, number: int, offset: int, size: int) -> bytes:
+        """Bytes of part ``number``, from its own start."""
+        kept = self._kept.get(number)
+        if kept is None:
+            kept = self._kept[number] = self._source.reader(
+                self._variable, number, check=self._check
+            )
+            self._size += kept[0]
+            while self._size > _KEPT and len(self._kept) > 1:
+                _, (dropped, _) = self._kept.popitem(last=False)
+                self._size -= dropped
+        else:
+            self._kept.move_to_end(number)
+        return kept[1](offset, size)
+
+
+def _spelled(spec: SliceSpec) -> str:
+    sides = zip(spec.start, spec.length, strict=True)
+    text = ", ".join(":" if length < 0 else f"{start}:{start + length}" for start, length in sides)
+    return f"[{text}]"

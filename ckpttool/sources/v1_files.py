@@ -1,0 +1,108 @@
+"""The files of a V1 checkpoint: the prefix itself, or one a device (tensor_slice_reader.h).
+
+A sharded one is spelled as TensorFlow spells it in a state file, with question marks for
+the number: ``model.ckpt-30-?????-of-00002``. They are never a pattern here: the names that
+they stand for are compared with those that are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from itertools import islice
+
+from ckpttool.errors import CkpttoolError, NotFoundError
+from ckpttool.formats.sniff import sniff_file
+from ckpttool.formats.sstable import MAGIC
+from ckpttool.sources.filenames import join, v1_pattern, v1_shard
+from ckpttool.sources.shard_files import MISSING_NAMED
+from ckpttool.storage import Directory
+
+__all__ = ["is_v1", "missing_files", "sharded_prefixes", "unsharded", "v1_files", "v1_flaw"]
+
+
+def unsharded(prefix: str) -> str:
+    """The prefix that was given to TensorFlow: without the number of files."""
+    shard = v1_shard(prefix)
+    return shard[0] if shard else prefix
+
+
+def v1_files(directory: Directory, prefix: str) -> dict[int, str]:
+    """The files of a checkpoint that are there: number → name.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    shard = v1_shard(prefix)
+    if shard is None or shard[1] is not None:
+        return {0: prefix}
+    base, _, count = shard
+    found = {}
+    for stat in directory.scan():
+        other = v1_shard(stat.name)
+        if other is None or other[1] is None or stat.kind == "directory":
+            continue
+        if stat.name == _name(base, other[1], count) and other[1] < count:
+            found[other[1]] = stat.name
+    if not found:
+        raise NotFoundError(
+            f"no such checkpoint: {join(directory.path, prefix)}",
+            why=f"none of its {count} files is there",
+        )
+    return dict(sorted(found.items()))
+
+
+def missing_files(prefix: str, there: Container[int]) -> list[str]:
+    """The names of those that are not there, the first hundred."""
+    shard = v1_shard(prefix)
+    if shard is None or shard[1] is not None:
+        return []
+    base, _, count = shard
+    absent = (number for number in range(count) if number not in there)
+    return [_name(base, number, count) for number in islice(absent, MISSING_NAMED)]
+
+
+def sharded_prefixes(directory: Directory, base: str) -> list[str]:
+    """The prefixes of sharded V1 checkpoints that ``base`` may stand for, the newest last."""
+    newest: dict[str, int] = {}
+    for stat in directory.scan():
+        shard = v1_shard(stat.name) if "-of-" in stat.name else None
+        if shard and shard[0] == base and shard[1] is not None and is_v1(directory, stat.name):
+            pattern = v1_pattern(base, shard[2])
+            newest[pattern] = max(stat.mtime_ns, newest.get(pattern, 0))
+    return sorted(newest, key=lambda pattern: (newest[pattern], pattern))
+
+
+def is_v1(directory: Directory, name: str) -> bool:
+    """Whether a file is a V1 checkpoint by its bytes; False where it may not be read."""
+    try:
+        file = directory.open(name)
+        try:
+            return sniff_file(file).kind == "tf-v1"
+        finally:
+            file.close()
+    except CkpttoolError:
+        return False
+
+
+def v1_flaw(directory: Directory, prefix: str) -> str:
+    """Why a checkpoint is not whole, by its names and the ends of its files; empty if it is."""
+    try:
+        names = v1_files(directory, prefix)
+        missing = missing_files(prefix, names)
+        if missing:
+            return f"{missing[0]} is missing"
+        for name in names.values():
+            file = directory.open(name)
+            try:
+                size = file.stat.size
+                if size < len(MAGIC) or file.pread(size - len(MAGIC), len(MAGIC)) != MAGIC:
+                    return f"the end of {name} is missing"
+            finally:
+                file.close()
+    except CkpttoolError as error:
+        return str(error)
+    return ""
+
+
+def _name(base: str, number: int, count: int) -> str:
+    return f"{base}-{number:05d}-of-{count:05d}"
