@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
     from ckpttool.limits import Limits
     from ckpttool.model import Finding, Shard, Variable, VariableSlice
+    from ckpttool.ops.diff.run import diff
     from ckpttool.ops.latest import latest
     from ckpttool.ops.prune.api import plan_prune
     from ckpttool.ops.verify import verify
@@ -72,6 +73,7 @@ __all__ = [
     "Variable",
     "VariableSlice",
     "__version__",
+    "diff",
     "latest",
     "open",
     "plan_prune",
@@ -81,6 +83,7 @@ __all__ = [
 _HOMES = {
     "Checkpoint": "ckpttool.api",
     "open": "ckpttool.api",
+    "diff": "ckpttool.ops.diff.run",
     "latest": "ckpttool.ops.latest",
     "plan_prune": "ckpttool.ops.prune.api",
     "verify": "ckpttool.ops.verify",
