@@ -33,7 +33,8 @@ def prepare(cache: Path, kind: str) -> str:
     ``names-N``: N small variables, name-based; ``objects-N``: N variables of an object
     graph; ``gigabyte``: 116 variables of 1.007 GB, one of them an embedding of 512 MB;
     ``size-N``: kernels of 33.6 MB, N GB in all; ``adam``: 10 kernels with two slots each, 1 GB;
-    ``mean-N``: 6 kernels, 200 MB, other numbers for every N; ``piece-N``: 250 MB of a model.
+    ``mean-N``: 6 kernels, 200 MB, other numbers for every N; ``piece-N``: 250 MB of a model;
+    ``moved-N``: 30 kernels, 1 GB, other numbers for every N.
     """
     folder = cache / kind
     if not folder.is_dir():
@@ -135,6 +136,8 @@ def _write_for_writing(prefix: str, what: str, number: int) -> None:
         _write_kernels(prefix, names, 3)
     elif what == "mean":
         _write_kernels(prefix, (f"layer_{n}/kernel" for n in range(6)), 10 + number)
+    elif what == "moved":
+        _write_kernels(prefix, (f"layer_{n}/kernel" for n in range(30)), 30 + number)
     elif what == "piece":
         _write_kernels(prefix, (f"piece_{number}/kernel_{n}" for n in range(7)), 20 + number)
     else:

@@ -84,11 +84,11 @@ def _environment() -> dict[str, str]:
     }
 
 
-def run(argv: Sequence[str], stdout: str = os.devnull) -> Sample:
+def run(argv: Sequence[str], stdout: str = os.devnull, *, ends: int = 0) -> Sample:
     """Run a command with its output in a file.
 
     Raises:
-        Failed: it ended with anything but 0; the message has its last words.
+        Failed: it ended with anything but ``ends``; the message has its last words.
     """
     with tempfile.TemporaryFile() as errors:
         actions = [
@@ -101,7 +101,7 @@ def run(argv: Sequence[str], stdout: str = os.devnull) -> Sample:
         _, status, usage = os.wait4(child, 0)
         wall = time.perf_counter() - start
         code = os.waitstatus_to_exitcode(status)
-        if code:
+        if code != ends:
             errors.seek(0)
             words = errors.read()[-2000:].decode("utf-8", "replace")
             raise Failed(f"exit {code}: {' '.join(argv)}\n{words}")
@@ -131,16 +131,18 @@ def compare(
     theirs: Sequence[str],
     pairs: int,
     check: Callable[[str, str], None] | None = None,
+    *,
+    ends: int = 0,
 ) -> Comparison:
     """Run both once untimed (byte code, page cache), then ``pairs`` times in turn.
 
-    ``check`` is given the files with both outputs of the untimed runs.
+    ``check`` is given the files with both outputs of the untimed runs; ours ends with ``ends``.
     """
     with tempfile.TemporaryDirectory() as folder:
         outputs = os.path.join(folder, "ours"), os.path.join(folder, "theirs")
-        run(ours, outputs[0])
+        run(ours, outputs[0], ends=ends)
         run(theirs, outputs[1])
         if check is not None:
             check(*outputs)
-    samples = [(run(ours), run(theirs)) for _ in range(pairs)]
+    samples = [(run(ours, ends=ends), run(theirs)) for _ in range(pairs)]
     return Comparison(tuple(a for a, _ in samples), tuple(b for _, b in samples))

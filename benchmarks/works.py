@@ -165,6 +165,45 @@ class Verify:
         return Result(work, comparison, target, reached, tuple(misses))
 
 
+def _expect_figures(ours: str, theirs: str) -> None:
+    """Both sides say the same of every variable, to five digits."""
+    rows = []
+    for path in (ours, theirs):
+        with open(path, encoding="utf-8") as lines:
+            cells = (line.rstrip("\n").split("\t") for line in lines)
+            rows.append(sorted((one[2:8] if path == ours else one[:6]) for one in cells))
+    if len(rows[0]) != len(rows[1]) or not rows[0]:
+        raise Failed(f"{len(rows[0])} and {len(rows[1])} variables differ")
+    for mine, other in zip(*rows, strict=True):
+        for one, two in zip(mine[1:], other[1:], strict=False):
+            if abs(float(one) - float(two)) > 1e-5 * abs(float(two)):
+                raise Failed(f"{mine} is not {other}")
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """Every value of two gigabytes in the page cache: all of them differ, or none does."""
+
+    name: str
+    other: str
+    times: float = 3
+    memory_mb: float = 150
+
+    def measure(self, cache: Path, pairs: int) -> Result:
+        a, b = prepare(cache, "moved-1"), prepare(cache, self.other)
+        same = a == b
+        comparison = compare(
+            [*CKPTTOOL, "diff", a, b],
+            _theirs("diff.py", a, b),
+            pairs,
+            None if same else _expect_figures,
+            ends=0 if same else 1,
+        )
+        target, misses = _judge(comparison, self.times, self.memory_mb)
+        work = f"`diff` of the values of 2 × 1 GB, {'none differs' if same else 'all differ'}"
+        return Result(work, comparison, target, f"{comparison.times:.1f}×", tuple(misses))
+
+
 WORKS: tuple[Work, ...] = (
     Help(),
     List("list-10", "names-10", 10, times=40),
@@ -174,4 +213,6 @@ WORKS: tuple[Work, ...] = (
     List("list-1m", "names-1000000", 1_000_000, times=12, memory_mb=110),
     LoadRows(),
     Verify(),
+    Diff("diff", "moved-2"),
+    Diff("diff-same", "moved-1"),
 )
