@@ -122,7 +122,7 @@ def _end(file: ReadableFile) -> tuple[int, int, int]:
     disk, _, _, count, length, start, _ = struct.unpack_from("<4H2IH", tail, at + 4)
     if disk not in (0, _FULL_16):
         _malformed(file, "it is one of several parts")
-    if _FULL_16 == count or _FULL_32 in (length, start):
+    if count == _FULL_16 or _FULL_32 in (length, start):
         where = size - tail_bytes + at - 20
         if where >= 0 and file.pread(where, 4) == _LOCATOR_64:
             (record,) = struct.unpack("<Q", file.pread(where + 8, 8))
@@ -198,7 +198,7 @@ def _data_offset(file: ReadableFile, name: str, raw: bytes, offset: int) -> int:
         _malformed(file, f"there is no member at {offset}, where {name} should be")
     if file.pread(offset + _LOCAL_BYTES, name_bytes) != raw:
         _malformed(file, f"{name} has another name where its bytes are")
-    return start + extra_bytes
+    return int(start + extra_bytes)
 
 
 def _require_apart(file: ReadableFile, members: list[ZipMember], end: int) -> None:

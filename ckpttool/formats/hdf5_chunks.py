@@ -1,0 +1,289 @@
+"""What an HDF5 file stores of a dataset, decoded: chunks, filters, strings of any length.
+
+The library would allocate what a chunk claims to unpack to; here the size is known before
+(it is the chunk's shape) and nothing larger is ever made. The library only says where a
+chunk lies. Filters that h5py brings and that are rare (LZF, szip, n-bit, scale-offset) are
+left to it; any other would make it load a plug-in, and is refused.
+
+Facts: HDF5 file format specification (III.E global heap, IV.A.2.l filter pipeline),
+HDF5's H5checksum.c for Fletcher's sum and H5Zshuffle.c for the order of shuffled bytes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, NoReturn
+
+from ckpttool.errors import CorruptError, LimitError, UnsupportedError
+from ckpttool.model import numel
+
+if TYPE_CHECKING:
+    from h5py import h5d
+
+    from ckpttool.formats.hdf5 import Dataset, Hdf5File
+
+__all__ = ["ChunkReader", "Heap", "fill_value", "reach"]
+
+_DEFLATE, _SHUFFLE, _FLETCHER32 = 1, 2, 3
+_OURS = {_DEFLATE, _SHUFFLE, _FLETCHER32}
+#: Szip, n-bit, scale-offset, LZF: part of what h5py brings.
+_LIBRARY = {4, 5, 6, 32000}
+
+#: Deflate expands at most 1,032-fold; a dataset that claims more is mostly never written.
+_EXPANSION = 1100
+#: Elements that were never written are given out up to this many bytes without a word.
+_FILL_BYTES = 2**30
+
+
+def reach(dataset: Dataset, nbytes: int) -> None:
+    """Check that a dataset does not claim absurdly more than the file has of it.
+
+    Raises:
+        LimitError: id ``hdf5-expansion``.
+    """
+    if nbytes > max(_FILL_BYTES, dataset.stored * _EXPANSION):
+        raise LimitError(
+            f"{dataset.path} claims more than its file can hold",
+            why=f"{nbytes} bytes of elements, of which {dataset.stored} bytes are stored",
+            hint="choose the part that was written: 'NAME[0:10]'",
+            id="hdf5-expansion",
+        )
+
+
+def fill_value(file: Hdf5File, dataset: Dataset) -> bytes:
+    """What each element holds that was never written, as it would be stored.
+
+    Raises:
+        CorruptError: the dataset cannot be opened again.
+    """
+    import numpy as np
+
+    found = file.open_dataset(dataset)
+    if dataset.type.name == "string" and not dataset.type.strip:
+        return bytes(dataset.type.size)  # of any length: a reference to nothing
+    with file.reading(f"the fill value of {dataset.path}"):
+        value = np.zeros(1, found.get_type().dtype)
+        found.get_create_plist().get_fill_value(value)
+    return value.tobytes()
+
+
+class ChunkReader:
+    """The chunks of one dataset, unpacked; the last few are kept.
+
+    Args:
+        file: the file.
+        dataset: one whose layout is ``chunked`` or ``compact``.
+
+    Raises:
+        LimitError: id ``limit``: a chunk is over ``limits.hdf5_chunk_bytes``.
+        UnsupportedError: id ``hdf5-filter``.
+    """
+
+    def __init__(self, file: Hdf5File, dataset: Dataset) -> None:
+        self._file = file
+        self._dataset = dataset
+        self._id: h5d.DatasetID = file.open_dataset(dataset)
+        assert dataset.shape is not None
+        #: The shape of a chunk; the last ones reach past the dataset's own.
+        self.shape: tuple[int, ...] = dataset.chunk or dataset.shape
+        self.nbytes = numel(self.shape) * dataset.type.size
+        self._kept: dict[tuple[int, ...], bytes] = {}
+        most = file.limits.hdf5_chunk_bytes
+        if self.nbytes > most:
+            raise LimitError(
+                f"the chunks of {dataset.path} are too large",
+                why=f"{self.nbytes} bytes each, and the limit is {most}",
+                hint=f"CKPTTOOL_LIMITS=hdf5_chunk_bytes={self.nbytes} allows them",
+            )
+        self._keep = max(1, most // 4 // max(1, self.nbytes))
+        unknown = [step for step in dataset.filters if step.code not in _OURS | _LIBRARY]
+        if unknown:
+            raise UnsupportedError(
+                f"the values of {dataset.path} cannot be read",
+                why=f"they are packed by filter {unknown[0].code}, which is a plug-in of HDF5",
+                hint="write it again with h5repack -f GZIP=6",
+                id="hdf5-filter",
+            )
+
+    def chunk(self, start: tuple[int, ...], *, check: bool) -> bytes:
+        """The elements of the chunk that begins at ``start``, all of them, as stored.
+
+        Raises:
+            CorruptError: id ``hdf5-chunk``. IncompleteError: it lies past the end.
+        """
+        found = self._kept.pop(start, None)
+        if found is None:
+            found = self._read(start, check)
+            while len(self._kept) >= self._keep:
+                del self._kept[next(iter(self._kept))]
+        self._kept[start] = found
+        return found
+
+    def _read(self, start: tuple[int, ...], check: bool) -> bytes:
+        dataset = self._dataset
+        if dataset.chunk is None or any(step.code in _LIBRARY for step in dataset.filters):
+            return self._by_library(start)
+        with self._file.reading(f"a chunk of {dataset.path}"):
+            where = self._id.get_chunk_info_by_coord(start)
+        if where.byte_offset is None:
+            return fill_value(self._file, dataset) * numel(self.shape)
+        if where.size > self._file.limits.hdf5_chunk_bytes:
+            self._wrong(start, f"{where.size} bytes are stored of it")
+        data = self._file.pread(where.byte_offset, where.size)
+        for position in reversed(range(len(dataset.filters))):
+            if where.filter_mask >> position & 1:
+                continue  # it did not help for this chunk, so it was left out
+            step = dataset.filters[position]
+            if step.code == _DEFLATE:
+                data = self._inflate(data, start)
+            elif step.code == _SHUFFLE:
+                data = _unshuffle(data, dataset.type.size)
+            else:
+                if check and not _fletcher32_fits(data):
+                    self._wrong(start, "its checksum does not match")
+                data = data[:-4]
+        if len(data) != self.nbytes:
+            self._wrong(start, f"{len(data)} bytes came out, and its shape needs {self.nbytes}")
+        return data
+
+    def _inflate(self, data: bytes, start: tuple[int, ...]) -> bytes:
+        unpacker = zlib.decompressobj()
+        room = self.nbytes + 4 * len(self._dataset.filters)  # checksums may lie inside
+        try:
+            result = unpacker.decompress(data, room)
+        except zlib.error as error:
+            self._wrong(start, str(error))
+        if not unpacker.eof and len(result) == room:
+            self._wrong(start, f"it unpacks to more than its {self.nbytes} bytes")
+        return result
+
+    def _by_library(self, start: tuple[int, ...]) -> bytes:
+        """A chunk as the library reads it, filled up to its shape where it is an outer one."""
+        import numpy as np
+        from h5py import h5s
+
+        dataset = self._dataset
+        assert dataset.shape is not None
+        sides = zip(self.shape, dataset.shape, start or (0,) * len(self.shape), strict=True)
+        count = tuple(min(chunk, size - at) for chunk, size, at in sides)
+        element = np.dtype(f"V{dataset.type.size}")
+        inner = np.zeros(count, element)
+        if not inner.size:
+            return b""
+        with self._file.reading(f"the values of {dataset.path}"):
+            if dataset.chunk is not None:
+                where = self._id.get_chunk_info_by_coord(start)
+                if where.byte_offset is not None and where.size > self.nbytes + 4096:
+                    self._wrong(start, f"{where.size} bytes are stored of it")
+            here, there = self._id.get_space(), h5s.create_simple(count or (1,))
+            if count:
+                here.select_hyperslab(start, count)
+            self._id.read(there, here, inner, mtype=self._id.get_type())
+        if count == self.shape:
+            return inner.tobytes()
+        whole = np.zeros(self.shape, element)
+        whole[tuple(slice(size) for size in count)] = inner
+        return whole.tobytes()
+
+    def _wrong(self, start: tuple[int, ...], why: str) -> NoReturn:
+        raise CorruptError(
+            f"{self._file.file.path} is damaged in {self._dataset.path}",
+            why=f"the chunk at {list(start)}: {why}",
+            hint="copy the file again from where it is whole",
+            id="hdf5-chunk",
+        )
+
+
+def _unshuffle(data: bytes, size: int) -> bytes:
+    """First bytes of all elements, then second bytes… put together again."""
+    count = len(data) // size
+    if size == 1 or count <= 1:
+        return data
+    result = bytearray(data)
+    for byte in range(size):
+        result[byte : count * size : size] = data[byte * count : (byte + 1) * count]
+    return bytes(result)
+
+
+def _fletcher32_fits(data: bytes) -> bool:
+    """Whether the last four bytes are Fletcher's sum of the others.
+
+    The two sums count in ones' complement, where 0 and 65,535 are the same.
+    """
+    import numpy as np
+
+    body, stored = data[:-4], int.from_bytes(data[-4:], "little")
+    words = np.frombuffer(body + b"\0" * (len(body) % 2), ">u2").astype(np.uint64)
+    first = second = 0
+    for at in range(0, len(words), 2**16):
+        part = words[at : at + 2**16]
+        weights = np.arange(len(part), 0, -1, dtype=np.uint64)
+        second = (second + first * len(part) + int((part * weights).sum())) % 65535
+        first = (first + int(part.sum())) % 65535
+    swapped = int.from_bytes(bytes(data[-4:][i] for i in (1, 0, 3, 2)), "little")
+    # HDF5 before 1.6.3 swapped the bytes of each half on little-endian machines.
+    return any(
+        (found >> 16) % 65535 == second and (found & 0xFFFF) % 65535 == first
+        for found in (stored, swapped)
+    )
+
+
+class Heap:
+    """The global heap: where strings of any length lie, by collection and number."""
+
+    def __init__(self, file: Hdf5File) -> None:
+        self._file = file
+        self._collection = -1
+        self._objects: dict[int, tuple[int, int]] = {}
+
+    def string(self, reference: bytes) -> bytes:
+        """The string of an element: its length, the address of a collection, a number.
+
+        Raises:
+            CorruptError: id ``hdf5-heap``: nothing of that kind lies there.
+        """
+        length = int.from_bytes(reference[:4], "little")
+        width = self._file.address_bytes
+        address = int.from_bytes(reference[4 : 4 + width], "little")
+        number = int.from_bytes(reference[4 + width : 8 + width], "little")
+        if not length or not address:
+            return b""
+        if address != self._collection:
+            self._enter(address)
+        place = self._objects.get(number)
+        if place is None or place[1] < length:
+            self._wrong(address, f"it has no {length} bytes of number {number}")
+        return self._file.pread(place[0], length)
+
+    def _enter(self, address: int) -> None:
+        """Look where the objects of a collection lie."""
+        file, start = self._file, address + self._file.base
+        self._collection = -1
+        header = file.pread(start, 8 + file.address_bytes)
+        if header[:5] != b"GCOL\x01":
+            self._wrong(address, "there is no collection of strings")
+        end = start + int.from_bytes(header[8:], "little")
+        if end > file.size:
+            self._wrong(address, f"it claims to end at {end}, and the file has {file.size} bytes")
+        at = start + len(header)
+        self._objects = {}
+        while at + 8 + file.address_bytes <= end:
+            head = file.pread(at, 8 + file.address_bytes)
+            number = int.from_bytes(head[:2], "little")
+            size = int.from_bytes(head[8:], "little")
+            if not number:  # what is left is free
+                break
+            at += len(head)
+            if at + size > end:
+                self._wrong(address, f"its number {number} claims {size} bytes")
+            self._objects[number] = (at, size)
+            at += (size + 7) // 8 * 8
+        self._collection = address
+
+    def _wrong(self, address: int, why: str) -> NoReturn:
+        raise CorruptError(
+            f"{self._file.file.path} is damaged: a string cannot be read",
+            why=f"at address {address}: {why}",
+            hint="copy the file again from where it is whole",
+            id="hdf5-heap",
+        )
