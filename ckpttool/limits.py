@@ -82,6 +82,10 @@ class Limits:
     keras_config_bytes: int = 16 * 2**20
     #: Members of a zip archive; its directory may have 256 bytes for each.
     zip_members: int = 1_000_000
+    #: The header of a safetensors file, which is read whole. (The library takes 100 MB.)
+    safetensors_header_bytes: int = 32 * 2**20
+    #: The JSON of a TensorFlow.js model, which is read whole.
+    tfjs_model_bytes: int = 64 * 2**20
     #: Entries of one directory.
     directory_entries: int = 10_000_000
     #: Seconds that a conversion's child process may take.

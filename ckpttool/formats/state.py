@@ -1,21 +1,18 @@
 """The `checkpoint` text file of a run directory: bytes → ``CheckpointState``.
 
 A bounded reader of the protobuf text format, for the one message TensorFlow keeps in it
-(tensorflow/python/training/checkpoint_state.proto). It knows the text, never whether the
-paths in it lead anywhere. It accepts what protobuf accepts (raw UTF-8 of today and octal
-escapes of older writers, adjacent literals, single quotes, comments, short lists, optional
-separators), and also what editors and copies add: a byte-order mark, CRLF, bytes that are
-not UTF-8.
+(tensorflow/python/training/checkpoint_state.proto), on the words of ``text_scanner.py``. It
+knows the text, never whether the paths in it lead anywhere.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
 from ckpttool.errors import CorruptError, LimitError
+from ckpttool.formats.text_scanner import TextScanner
 from ckpttool.limits import Limits
 from ckpttool.storage.base import ReadableFile
 
@@ -101,31 +98,15 @@ def _too_much(path: str, what: str, limit: int, name: str, needed: int) -> Limit
     )
 
 
-_BOM = b"\xef\xbb\xbf"
-# Possessive quantifiers: nothing here may ever backtrack over megabytes.
-_BLANK = re.compile(rb"(?:[ \t\r\n\f\v]++|#[^\n]*+)*+")
-_NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*+")
-_NUMBER = re.compile(rb"[+-]?[0-9A-Za-z.][0-9A-Za-z.+-]*+")
-_FLOAT_SUFFIX = re.compile(r".*[0-9.]f|.*inff|.*nanf", re.IGNORECASE)
-_OCTAL = re.compile(r"-?0[0-9]")
-_LITERAL = {
-    b'"': re.compile(rb'"([^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+)"'),
-    b"'": re.compile(rb"'([^'\\\n]*+(?:\\[^\n][^'\\\n]*+)*+)'"),
-}
-_ESCAPE = re.compile(
-    rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL
-)
 _ESCAPES_A_VALUE = 8
-_SIMPLE_ESCAPES = dict(zip(b"abfnrtv\\'\"?", b"\a\b\f\n\r\t\v\\'\"?", strict=True))
 
 
-class _Parser:
+class _Parser(TextScanner):
     """A cursor over the text; every failure names the line it is at."""
 
     def __init__(self, data: bytes, path: str, max_values: int) -> None:
-        self._data = data
+        super().__init__(data)
         self._path = path
-        self._pos = len(_BOM) if data.startswith(_BOM) else 0
         self._values = 0
         self._max_values = max_values
         # Every escape costs a call; older writers have a few in a path that is not ASCII.
@@ -135,44 +116,15 @@ class _Parser:
             raise _too_much(path, f"{escapes} escapes", max_values, "state_values", needed)
 
     def fail(self, why: str) -> NoReturn:
-        line = self._data.count(b"\n", 0, self._pos) + 1
         raise CorruptError(
             f"{self._path} cannot be read as a checkpoint state file",
-            why=f"line {line}: {why}",
+            why=f"line {self.line}: {why}",
             hint="correct that line, or move the file away: the newest checkpoint is found "
             "by its name without it",
             id="state-corrupt",
         )
 
-    def field_name(self) -> str | None:
-        """The next field's name, and the colon after it; None at the end of the text."""
-        self._skip_blank()
-        if self._pos >= len(self._data):
-            return None
-        name = _NAME.match(self._data, self._pos)
-        if name is None:
-            self.fail(f"a field name was expected, not {self._here()}")
-        self._pos = name.end()
-        if not self._take(b":"):
-            self.fail(f"a colon was expected after {name[0].decode()[:60]!r}, not {self._here()}")
-        return name[0].decode()
-
-    def values(self, one: Callable[[], _T], into: list[_T], *, repeated: bool) -> None:
-        """One value, or a short list ``[a, b]`` of a repeated field; a separator may follow."""
-        if repeated and self._take(b"["):
-            if not self._take(b"]"):
-                into.append(one())
-                while not self._take(b"]"):
-                    if not self._take(b","):
-                        self.fail(f"a comma or ] was expected, not {self._here()}")
-                    into.append(one())
-        else:
-            into.append(one())
-        if not self._take(b","):
-            self._take(b";")
-
-    def _count(self) -> None:
-        """Count a literal: two bytes of text can make an object of fifty."""
+    def count(self) -> None:
         self._values += 1
         if self._values > self._max_values:
             raise _too_much(
@@ -183,76 +135,27 @@ class _Parser:
                 2 * self._max_values,
             )
 
+    def field_name(self) -> str | None:
+        """The next field's name, and the colon after it; None at the end of the text."""
+        if self.at_end():
+            return None
+        name = self.name()
+        if not self.take(b":"):
+            self.fail(f"a colon was expected after {name[:60]!r}, not {self.here()}")
+        return name
+
     def string(self) -> str:
-        """Adjacent string literals, joined."""
-        pieces = []
-        self._skip_blank()
-        while (pattern := _LITERAL.get(self._data[self._pos : self._pos + 1])) is not None:
-            literal = pattern.match(self._data, self._pos)
-            if literal is None:
-                self.fail("the text in quotes does not end on this line")
-            self._count()
-            piece = literal[1]
-            pieces.append(_ESCAPE.sub(self._unescape, piece) if b"\\" in piece else piece)
-            self._pos = literal.end()
-            self._skip_blank()
-        if not pieces:
-            self.fail(f"text in quotes was expected, not {self._here()}")
-        return b"".join(pieces).decode("utf-8", "surrogateescape")
+        return self.literal().decode("utf-8", "surrogateescape")
 
-    def number(self) -> float:
-        """A floating point number; ``inf``, ``nan`` and a final ``f`` are allowed."""
-        self._skip_blank()
-        match = _NUMBER.match(self._data, self._pos)
-        if match is None:
-            self.fail(f"a number was expected, not {self._here()}")
-        text = match[0].decode()
-        try:
-            # C++ also spells a number 1.5f; protobuf takes 017 for an octal one, and refuses it.
-            if _OCTAL.match(text):
-                raise ValueError
-            value = float(text[:-1] if _FLOAT_SUFFIX.fullmatch(text) else text)
-        except ValueError:
-            self.fail(f"{text[:60]!r} is not a number")
-        self._count()
-        self._pos = match.end()
-        return value
-
-    def _unescape(self, escape: re.Match[bytes]) -> bytes:
-        octal, hexadecimal, short, long, other = escape.groups()
-        if octal is not None:
-            value = int(octal, 8)
-            if value > 255:
-                self.fail(f"\\{octal.decode()} is more than one byte")
-            return bytes((value,))
-        if hexadecimal is not None:
-            return bytes((int(hexadecimal, 16),))
-        if other is None:
-            try:
-                return chr(int(short or long, 16)).encode("utf-8")
-            except ValueError:
-                self.fail(f"{escape[0].decode()} is not a character")
-        simple = _SIMPLE_ESCAPES.get(other[0])
-        if simple is not None:
-            return bytes((simple,))
-        if other in b"xuU":
-            self.fail(f"\\{other.decode()} is not followed by its hexadecimal digits")
-        # As protobuf does in Python: an unknown escape stands for itself (C:\models).
-        return escape[0]
-
-    def _skip_blank(self) -> None:
-        blank = _BLANK.match(self._data, self._pos)
-        assert blank is not None  # it matches nothing at all, too
-        self._pos = blank.end()
-
-    def _take(self, byte: bytes) -> bool:
-        self._skip_blank()
-        if self._data[self._pos : self._pos + 1] != byte:
-            return False
-        self._pos += 1
-        return True
-
-    def _here(self) -> str:
-        """What stands at the cursor, for messages."""
-        text = self._data[self._pos : self._pos + 12]
-        return ascii(text.decode("latin-1")) if text else "the end of the file"
+    def values(self, one: Callable[[], _T], into: list[_T], *, repeated: bool) -> None:
+        """One value, or a short list ``[a, b]`` of a repeated field; a separator may follow."""
+        if repeated and self.take(b"["):
+            if not self.take(b"]"):
+                into.append(one())
+                while not self.take(b"]"):
+                    if not self.take(b","):
+                        self.fail(f"a comma or ] was expected, not {self.here()}")
+                    into.append(one())
+        else:
+            into.append(one())
+        self.separator()
