@@ -310,9 +310,8 @@ class Hdf5File:
                 why=f"{what} claims {kind.get_size()} bytes, and the limit is {most}",
                 hint=f"CKPTTOOL_LIMITS=keras_config_bytes={kind.get_size()} allows it",
             )
-        variable = kind.is_variable_str()
-        value = np.empty(attribute.shape, kind.dtype if variable else f"S{kind.get_size()}")
-        attribute.read(value, mtype=kind)
+        value = np.empty(attribute.shape, kind.dtype)
+        attribute.read(value)
         text = value.reshape(-1)[0]
         if isinstance(text, bytes):
             text = text.decode("utf-8", "surrogateescape")

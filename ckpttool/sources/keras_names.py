@@ -34,9 +34,9 @@ _STEPS = frozenset({"iter", "iteration", "iterations"})
 
 #: Class of a layer, as its counted name spells it → the names of its variables, by how many
 #: there are. A ``*`` stands for any rank from 3 on.
-_CONVOLUTION = {2: ("kernel", "bias"), 1: ("kernel",)}
-_SEPARABLE = {3: ("depthwise_kernel", "pointwise_kernel", "bias")}
-_RECURRENT = {3: ("kernel", "recurrent_kernel", "bias"), 2: ("kernel", "recurrent_kernel")}
+_CONVOLUTION: dict[int, tuple[str, ...]] = {2: ("kernel", "bias"), 1: ("kernel",)}
+_SEPARABLE: dict[int, tuple[str, ...]] = {3: ("depthwise_kernel", "pointwise_kernel", "bias")}
+_RECURRENT: dict[int, tuple[str, ...]] = {3: ("kernel", "recurrent_kernel", "bias"), 2: ("kernel", "recurrent_kernel")}
 _VARIABLES: dict[str, dict[int, tuple[str, ...]]] = {
     "dense": {2: ("kernel", "bias"), 1: ("kernel",)},
     **{f"conv{rank}d": _CONVOLUTION for rank in "123"},
