@@ -12,7 +12,6 @@ from ckpttool.sources.absent import (
     refuse_denied,
     refuse_link,
     refuse_linked_index,
-    v1_unsupported,
 )
 from ckpttool.sources.address import Address, require_run
 from ckpttool.sources.choose import state_trouble
@@ -52,7 +51,6 @@ def latest(address: Address, limits: Limits | None = None) -> LatestResult:
 
     Raises:
         NotFoundError: ids ``not-a-run``, and ``no-whole-checkpoint``, which says why.
-        UnsupportedError: id ``v1-checkpoint``: there is nothing but V1 checkpoints.
         UnsafeError: id ``unsafe-link``: none is whole as far as links are not followed.
         PermissionDeniedError: none is whole as far as indexes may be read.
 
@@ -71,7 +69,8 @@ def latest(address: Address, limits: Limits | None = None) -> LatestResult:
         if stored and isinstance(found, Located) and _is_whole(found, limits):
             # The usual case: no need to look at the whole directory.
             note = found.note(stored)
-            return _result(found.directory, found.prefix, (note,) if note else (), limits)
+            here = Candidate(found.prefix, found.directory, found.version)
+            return _result(here, found.directory, (note,) if note else (), limits)
         run = read_run(directory, limits, where.state_name)
         candidate, passed = newest_whole(run, directory, limits)
         if candidate is None:
@@ -80,21 +79,22 @@ def latest(address: Address, limits: Limits | None = None) -> LatestResult:
         trouble = _trouble(run, stored, found)
         path = candidate.path(run.path)
         warning = f"{trouble}{_passed(run, passed)}; {path} is the newest whole checkpoint"
-        return _result(candidate.directory or run.path, candidate.prefix, (warning,), limits)
+        return _result(candidate, candidate.directory or run.path, (warning,), limits)
 
 
 def _is_whole(found: Located, limits: Limits) -> bool:
-    if found.version != "v2":
-        return False
     with open_directory(found.directory) as there:
-        return not flaws(there, found.prefix, limits)
+        return not flaws(there, found.prefix, limits, found.version)
 
 
-def _result(directory: str, prefix: str, warnings: tuple[str, ...], limits: Limits) -> LatestResult:
-    number = split_number(prefix)[1]
+def _result(
+    found: Candidate, directory: str, warnings: tuple[str, ...], limits: Limits
+) -> LatestResult:
+    number = split_number(found.prefix)[1]
     with open_directory(directory) as there:
-        step = step_inside(there, prefix, limits)
-    return LatestResult(join(directory, prefix), number if step is None else step, number, warnings)
+        step = step_inside(there, found.prefix, limits, found.version)
+    path = join(directory, found.prefix)
+    return LatestResult(path, number if step is None else step, number, warnings)
 
 
 def _trouble(run: Run, stored: str | None, found: Located | Lost | None) -> str:
@@ -103,8 +103,6 @@ def _trouble(run: Run, stored: str | None, found: Located | Lost | None) -> str:
         return state_trouble(run.state_file, run.path)
     if isinstance(found, Lost):
         return f"the state file calls {stored} the latest, which is {found.why}"
-    if found.version == "v1":
-        return f"the state file calls {stored} the latest, which is a V1 checkpoint"
     return f"the state file calls {stored} the latest"
 
 
@@ -131,8 +129,6 @@ def _refuse_unseen(directory: Directory, run: Run, passed: list[tuple[Candidate,
 
 
 def _none_whole(run: Run, passed: list[tuple[Candidate, Flaw]]) -> CkpttoolError:
-    if not passed and run.v1:
-        return v1_unsupported(join(run.path, run.v1[-1]))
     why = _passed(run, passed).removeprefix("; ")
     return NotFoundError(
         f"no whole checkpoint in {run.path}",

@@ -148,9 +148,9 @@ def _latest_problems(run: Run, limits: Limits) -> Iterator[Finding]:
         if not found.foreign:
             message = f"the latest checkpoint is {found.why}"
             yield Finding("state-latest-missing", "error", latest.stored, message)
-    elif found.version == "v2":
+    else:
         with open_directory(found.directory) as there:
-            wrong = flaws(there, found.prefix, limits)
+            wrong = flaws(there, found.prefix, limits, found.version)
         if wrong:
             message = f"the latest checkpoint is not whole: {_some(map(str, wrong), '; ')}"
             yield Finding("state-latest-incomplete", "error", found.path, message)

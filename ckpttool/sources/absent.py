@@ -19,14 +19,12 @@ from ckpttool.errors import (
     IncompleteError,
     NotFoundError,
     PermissionDeniedError,
-    UnsupportedError,
 )
 from ckpttool.formats.sniff import sniff_directory, sniff_file
 from ckpttool.limits import Limits
 from ckpttool.sources.filenames import (
     STATE_FILE,
     index_name,
-    is_sharded_v1,
     join,
     split_part,
 )
@@ -44,22 +42,10 @@ __all__ = [
     "refuse_denied",
     "refuse_link",
     "refuse_linked_index",
-    "v1_unsupported",
 ]
 
 _LOOKED_AT = 50
 _NAMES = 2000
-
-
-def v1_unsupported(path: str) -> UnsupportedError:
-    """A V1 checkpoint was named."""
-    return UnsupportedError(
-        f"{path} is a V1 checkpoint",
-        why="it is one table of values, and V2 checkpoints are read here: an .index file "
-        "and .data files",
-        hint="TensorFlow still reads it: tf.train.load_checkpoint",
-        id="v1-checkpoint",
-    )
 
 
 def index_missing(path: str, present: Iterable[str]) -> IncompleteError:
@@ -133,7 +119,6 @@ def no_prefix(directory: Directory, base: str, address: str, limits: Limits) -> 
     wanted = named.prefix if named else base
     parts: list[str] = []
     prefixes: set[str] = set()
-    sharded_v1: list[str] = []
     looked_for = f"looked for {index_name(base)}, {base}.data-*-of-*, {base}.meta and {base}"
     if named:
         looked_for = f"looked for {base}"
@@ -145,12 +130,8 @@ def no_prefix(directory: Directory, base: str, address: str, limits: Limits) -> 
                     prefixes.add(part.prefix)
                 elif part.prefix == wanted:
                     parts.append(stat.name)
-            elif is_sharded_v1(stat.name) == base:
-                sharded_v1.append(stat.name)
     except CkpttoolError as error:
         looked_for += f"; the directory cannot be listed: {error.why}"
-    if sharded_v1 and _kind(directory, min(sharded_v1)) == "tf-v1":
-        return v1_unsupported(address)
     if parts and wanted not in prefixes:
         return index_missing(join(directory.path, wanted), parts)
     there = directory.stat(base)
@@ -237,8 +218,6 @@ def _holds_foreign(directory: Directory, stat: FileStat, address: str) -> Ckptto
     except CkpttoolError:
         return None
     path = join(directory.path, stat.name)
-    if sniffed.kind == "tf-v1":
-        return v1_unsupported(path)
     if sniffed.ours or not sniffed.named:
         return None
     error = sniffed.error(path)
@@ -260,17 +239,6 @@ def _what_is_below(directory: Directory, name: str) -> str:
     except CkpttoolError:
         pass
     return ""
-
-
-def _kind(directory: Directory, name: str) -> str:
-    try:
-        file = directory.open(name)
-        try:
-            return sniff_file(file).kind
-        finally:
-            file.close()
-    except CkpttoolError:
-        return ""
 
 
 def _some(names: Iterable[str]) -> str:

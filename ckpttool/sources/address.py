@@ -28,6 +28,7 @@ from ckpttool.sources.filenames import (
     STATE_FILE,
     graph_name,
     index_name,
+    is_sharded_v1,
     join,
     shard_name,
     split_part,
@@ -36,6 +37,7 @@ from ckpttool.storage import Directory, open_directory, stat_path
 
 if TYPE_CHECKING:
     from ckpttool.sources.choose import Choice, Via
+    from ckpttool.sources.state_paths import Version
 
 __all__ = ["Address", "Resolved", "ResolvedKind", "RunAddress", "require_run", "resolve", "run_of"]
 
@@ -88,9 +90,11 @@ class Resolved(NamedTuple):
         address: as it was given.
         kind: what the address names; of a run, ``prefix`` is the checkpoint it stands for.
         directory: path of the directory in which the checkpoint's files lie.
-        prefix: its base name there; of what is one file, the name of that.
+        prefix: its base name there; of what is one file, the name of that. A sharded V1
+            checkpoint is spelled as in a state file (``v1_files.py``).
         via: how it was found.
         notes: what a person should be told about that.
+        version: of a run, which format the checkpoint has that it stands for.
     """
 
     address: str
@@ -99,6 +103,7 @@ class Resolved(NamedTuple):
     prefix: str
     via: Via
     notes: tuple[str, ...] = ()
+    version: Version = "v2"
 
     @property
     def location(self) -> str:
@@ -121,7 +126,7 @@ def resolve(address: str, limits: Limits | None = None) -> Resolved:
         NotFoundError: nothing is there; the message says what was looked for and what is
             near. Also ``no-checkpoint`` and ``step-not-found``.
         ForeignFormatError: something is there, and it is not ours; the message names it.
-        UnsupportedError: ids ``v1-checkpoint``, ``index-misnamed``, ``remote-address``.
+        UnsupportedError: ids ``index-misnamed``, ``remote-address``.
         IncompleteError: ids ``index-missing``, ``latest-incomplete``, ``variables-missing``.
         UnsafeError: a link or a pipe where a file should be.
     """
@@ -297,6 +302,8 @@ class _Name:
             return self._file(sniffed)
         if base.startswith("@"):
             return self._of_run(base[1:])
+        if (v1 := self._v1(base)) is not None:
+            return v1
         from ckpttool.sources.absent import no_prefix
 
         raise no_prefix(directory, base, address, self._limits)
@@ -315,11 +322,10 @@ class _Name:
         if directory.stat(index_name(prefix)) is None:
             if directory.stat(index_name(self._base)) is not None:  # a prefix x.index, say
                 return _checkpoint(directory, self._base, self._address, "checkpoint", "prefix")
-            from ckpttool.sources.absent import no_prefix, v1_unsupported
-            from ckpttool.sources.state_paths import version_at
+            from ckpttool.sources.absent import no_prefix
 
-            if version_at(directory, prefix) == "v1":
-                raise v1_unsupported(join(directory.path, prefix))
+            if (v1 := self._v1(prefix, what)) is not None:
+                return v1
             sniffed = _look(directory, self._base)
             if sniffed.kind == "metagraph":
                 return self._resolved("graph")
@@ -331,10 +337,8 @@ class _Name:
 
     def _file(self, sniffed: Sniffed) -> Resolved:
         """A file that is not named like a part of a V2 checkpoint."""
-        if sniffed.kind == "tf-v1":
-            from ckpttool.sources.absent import v1_unsupported
-
-            raise v1_unsupported(self._address)
+        if v1 := self._v1(self._base, "a file" if is_sharded_v1(self._base) else ""):
+            return v1
         if self._base in _SAVED_MODEL_FILES:
             return _saved_model(self._directory, self._address, self._limits)
         if sniffed.kind == "tf-v2-index":
@@ -350,6 +354,17 @@ class _Name:
 
     def _resolved(self, kind: ResolvedKind) -> Resolved:
         return Resolved(self._address, kind, self._directory.path, self._base, "prefix")
+
+    def _v1(self, name: str, what: str = "") -> Resolved | None:
+        """The V1 checkpoint that a name stands for, if there is one; ``what`` of it was given."""
+        from ckpttool.sources.v1_files import v1_prefix
+
+        prefix, where = v1_prefix(self._directory, name), self._directory.path
+        if prefix is None:
+            return None
+        note = f"{self._address} is {what} of {join(where, prefix)}, which is read"
+        via: Via = "part" if what else "prefix"
+        return Resolved(self._address, "tf-v1", where, prefix, via, (note,) if what else ())
 
     def _of_run(self, which: str) -> Resolved:
         from ckpttool.sources.choose import choose_latest, choose_step
@@ -378,6 +393,11 @@ _PARTS = {"index": "the index", "meta": "the graph", "shard": "a data file"}
 
 def _chosen(choice: Choice, address: str, kind: ResolvedKind) -> Resolved:
     with open_directory(choice.directory) as directory:
+        if choice.version == "v1":
+            kind = kind if kind == "run" else "tf-v1"
+            return Resolved(
+                address, kind, directory.path, choice.prefix, choice.via, choice.notes, "v1"
+            )
         return _checkpoint(directory, choice.prefix, address, kind, choice.via, choice.notes)
 
 
@@ -392,10 +412,8 @@ def _checkpoint(
     """A prefix whose index is there: refused where the index is something else."""
     name = index_name(prefix)
     sniffed = _look(directory, name)
-    if sniffed.kind == "tf-v1":
-        from ckpttool.sources.absent import v1_unsupported
-
-        raise v1_unsupported(join(directory.path, name))
+    if sniffed.kind == "tf-v1":  # whose prefix has an odd ending
+        return Resolved(address, "tf-v1", directory.path, name, "part", notes)
     if sniffed.named and not sniffed.ours:
         raise sniffed.error(join(directory.path, name))
     notes += tuple(

@@ -7,7 +7,10 @@ the state file says, whole, or an error that names the newest whole one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
+from operator import attrgetter
 from typing import Literal, NoReturn
 
 from ckpttool.errors import IncompleteError, NotFoundError, UsageError
@@ -19,16 +22,27 @@ from ckpttool.sources.absent import (
     refuse_denied,
     refuse_link,
     refuse_linked_index,
-    v1_unsupported,
 )
-from ckpttool.sources.filenames import STATE_FILE, join, split_number, split_part
+from ckpttool.sources.filenames import (
+    STATE_FILE,
+    join,
+    split_number,
+    split_part,
+    v1_pattern,
+    v1_shard,
+)
 from ckpttool.sources.run import Run, StateFile, read_run, read_state_file
-from ckpttool.sources.state_paths import Located, StatePaths
+from ckpttool.sources.state_paths import Located, StatePaths, Version
 from ckpttool.sources.step import step_inside
-from ckpttool.sources.whole import flaws, newest_whole
+from ckpttool.sources.v1_files import is_v1
+from ckpttool.sources.whole import Candidate, flaws, newest_first, newest_whole
 from ckpttool.storage import Directory, open_directory
 
 __all__ = ["Choice", "Via", "choose", "choose_latest", "choose_step", "state_trouble"]
+
+#: Names of a directory, and files in it, that are looked at for what nothing tells of.
+_NAMES = 2000
+_LOOKED_AT = 50
 
 #: How a checkpoint came to be chosen.
 Via = Literal["prefix", "part", "state", "scan", "step"]
@@ -36,7 +50,7 @@ Via = Literal["prefix", "part", "state", "scan", "step"]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A V2 checkpoint of a run: its directory, its base name, and how it was found.
+    """A checkpoint of a run: its directory, its base name, and how it was found.
 
     What is not as it should be about that is an `Oddity` among the notes.
     """
@@ -45,6 +59,7 @@ class Choice:
     prefix: str
     via: Via
     notes: tuple[str, ...] = ()
+    version: Version = "v2"
 
     @property
     def path(self) -> str:
@@ -57,7 +72,6 @@ def choose(directory: Directory, limits: Limits, state_name: str = STATE_FILE) -
 
     Raises:
         NotFoundError, IncompleteError, ForeignFormatError: there is none.
-        UnsupportedError: id ``v1-checkpoint``.
         LimitError: more entries than ``limits.directory_entries``.
     """
     state_file = read_state_file(directory, limits, state_name)
@@ -82,7 +96,7 @@ def choose_latest(directory: Directory, limits: Limits, state_name: str = STATE_
     found = _latest(directory, state_file)
     if isinstance(found, Choice):
         with open_directory(found.directory) as where:
-            wrong = flaws(where, found.prefix, limits)
+            wrong = flaws(where, found.prefix, limits, found.version)
             if not wrong:
                 return found
             refuse_link(where, wrong[0].name)
@@ -96,7 +110,7 @@ def choose_latest(directory: Directory, limits: Limits, state_name: str = STATE_
     candidate, _ = newest_whole(run, directory, limits)
     if candidate is None:
         return _newest_by_name(directory, run, found)  # raises where there is none at all
-    return _scanned(directory, candidate.prefix, found, "newest whole")
+    return _scanned(directory, candidate.prefix, found, "newest whole", candidate.version)
 
 
 def choose_step(
@@ -109,29 +123,28 @@ def choose_step(
         UsageError: id ``step-ambiguous``: several fit.
     """
     run = read_run(directory, limits, state_name)
-    matches = [item.prefix for item in run.checkpoints if item.number == step]
+    saved = [Candidate(item.prefix) for item in run.checkpoints]
+    saved += [Candidate(prefix, version="v1") for prefix in run.v1]
+    matches = [one for one in saved if split_number(one.prefix)[1] == step]
     how = ""
     if not matches:
-        for name in run.v1:
-            if split_number(name)[1] == step:
-                raise v1_unsupported(join(directory.path, name))
         matches = [
-            item.prefix
-            for item in run.checkpoints
-            if step_inside(directory, item.prefix, limits) == step
+            one for one in saved if step_inside(directory, one.prefix, limits, one.version) == step
         ]
         how = ", by the step inside it"
     if len(matches) > 1:
         raise UsageError(
             f"step {step} of {directory.path} is ambiguous",
-            why=f"it fits {len(matches)} checkpoints: {', '.join(matches[:5])}",
-            hint=f"name one of them: {join(directory.path, matches[0])}",
+            why=f"it fits {len(matches)} checkpoints: "
+            f"{', '.join(one.prefix for one in matches[:5])}",
+            hint=f"name one of them: {join(directory.path, matches[0].prefix)}",
             id="step-ambiguous",
         )
     if not matches:
-        raise _no_step(directory, run, step)
-    note = f"step {step} is {join(directory.path, matches[0])}{how}"
-    return Choice(directory.path, matches[0], "step", (note,))
+        raise _no_step(directory, saved, step)
+    (found,) = matches
+    note = f"step {step} is {join(directory.path, found.prefix)}{how}"
+    return Choice(directory.path, found.prefix, "step", (note,), found.version)
 
 
 def state_trouble(state_file: StateFile | None, path: str) -> str:
@@ -151,19 +164,15 @@ def _latest(directory: Directory, state_file: StateFile | None) -> Choice | str:
     found = StatePaths(directory, state_file.name).find(stored)
     if not isinstance(found, Located):
         return f"the state file calls {stored} the latest, which is {found.why}"
-    if found.version == "v1":
-        raise v1_unsupported(found.path)
     notes = [f"{found.path} is the latest by the state file"]
     if note := found.note(stored):
         notes.append(Oddity(note))
-    return Choice(found.directory, found.prefix, "state", tuple(notes))
+    return Choice(found.directory, found.prefix, "state", tuple(notes), found.version)
 
 
 def _newest_by_name(directory: Directory, run: Run, trouble: str) -> Choice:
-    if run.checkpoints:
-        return _scanned(directory, run.checkpoints[-1].prefix, trouble, "newest")
-    if run.v1:
-        raise v1_unsupported(join(directory.path, run.v1[-1]))
+    if newest := next(newest_first(run), None):
+        return _scanned(directory, newest.prefix, trouble, "newest", newest.version)
     refuse_linked_index(directory, run)
     by_prefix: dict[str, list[str]] = {}
     for leftover in run.leftovers:
@@ -173,13 +182,31 @@ def _newest_by_name(directory: Directory, run: Run, trouble: str) -> Choice:
     if by_prefix:
         prefix = max(by_prefix, key=lambda prefix: (split_number(prefix)[1] or -1, prefix))
         raise index_missing(join(directory.path, prefix), by_prefix[prefix])
+    if bare := _bare_v1(directory):
+        return _scanned(directory, bare, trouble, "newest", "v1")
     raise no_checkpoint(directory, directory.path)
 
 
-def _scanned(directory: Directory, prefix: str, trouble: str, what: str) -> Choice:
-    by = "by the number in its name" if split_number(prefix)[1] is not None else "by its time"
+def _bare_v1(directory: Directory) -> str:
+    """The newest V1 checkpoint by its bytes, where no graph or state file tells of one."""
+    found: dict[str, tuple[int, int, str]] = {}
+    entries = sorted(islice(directory.scan(), _NAMES), key=attrgetter("name"))
+    for stat in [entry for entry in entries if entry.kind == "file"][:_LOOKED_AT]:
+        if is_v1(directory, stat.name):
+            shard = v1_shard(stat.name)
+            prefix = v1_pattern(shard[0], shard[2]) if shard else stat.name
+            number = split_number(prefix)[1]
+            found[prefix] = -1 if number is None else number, stat.mtime_ns, prefix
+    return max(found.values())[2] if found else ""
+
+
+def _scanned(
+    directory: Directory, prefix: str, trouble: str, what: str, version: Version
+) -> Choice:
+    numbered = split_number(prefix)[1] is not None
+    by = "by the number in its name" if numbered else "by its time"
     note = Oddity(f"{trouble}; {join(directory.path, prefix)} is the {what}, {by}")
-    return Choice(directory.path, prefix, "scan", (note,))
+    return Choice(directory.path, prefix, "scan", (note,), version)
 
 
 def _raise_incomplete(
@@ -197,14 +224,14 @@ def _raise_incomplete(
     )
 
 
-def _no_step(directory: Directory, run: Run, step: int) -> NotFoundError:
+def _no_step(directory: Directory, saved: Sequence[Candidate], step: int) -> NotFoundError:
+    known = {split_number(one.prefix)[1] for one in saved}
     numbers = sorted(
-        {item.number for item in run.checkpoints if item.number is not None},
-        key=lambda number: abs(number - step),
+        (number for number in known if number is not None), key=lambda number: abs(number - step)
     )
     return NotFoundError(
         f"no checkpoint of step {step} in {directory.path}",
-        why=f"{len(run.checkpoints)} checkpoints were looked at, by the number in their names "
+        why=f"{len(saved)} checkpoints were looked at, by the number in their names "
         "and the step inside them",
         hint=f"the nearest are @{', @'.join(str(number) for number in numbers[:3])}"
         if numbers

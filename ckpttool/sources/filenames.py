@@ -105,8 +105,10 @@ def split_number(prefix: str) -> tuple[str, int | None]:
     """The series and the number of a prefix: ``model.ckpt-1000`` → ``("model.ckpt", 1000)``.
 
     The number is a step or an epoch, or whatever the writer counts. Prefixes of one series
-    can be compared by it; ``model`` and ``ckpt-1-best`` have none.
+    can be compared by it; ``model`` and ``ckpt-1-best`` have none. The number of files of a
+    sharded V1 checkpoint is none of these.
     """
+    prefix = is_sharded_v1(prefix) or prefix
     match = _NUMBER.search(prefix)
     if match is None:
         return prefix, None

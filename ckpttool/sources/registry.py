@@ -69,5 +69,6 @@ def resolve_and_open(address: str, limits: Limits) -> tuple[Resolved, Source]:
 
 def open_resolved(resolved: Resolved, limits: Limits) -> Source:
     """Open what an address has come to; raises as `open_source`."""
-    adapter = import_module(ADAPTERS[resolved.kind])
+    kind = "tf-v1" if resolved.version == "v1" else resolved.kind
+    adapter = import_module(ADAPTERS[kind])
     return cast("Source", adapter.open_resolved(resolved, limits))

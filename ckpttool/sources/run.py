@@ -20,11 +20,12 @@ from ckpttool.limits import Limits
 from ckpttool.sources.filenames import (
     STATE_FILE,
     index_name,
-    is_sharded_v1,
     join,
     shard_name,
     split_number,
     split_part,
+    v1_pattern,
+    v1_shard,
 )
 from ckpttool.sources.state_paths import Located, Lost, StatePaths
 from ckpttool.storage import Directory, FileStat
@@ -131,8 +132,9 @@ class Run:
         path: the directory.
         checkpoints: oldest first: by the number in the name, then by time.
         leftovers: by name.
-        v1: names of what may be V1 checkpoints: files that have a graph and no index beside
-            them, or that the state file names.
+        v1: prefixes of what may be V1 checkpoints: files that have a graph and no index
+            beside them, or that the state file names. Of a sharded one as TensorFlow spells
+            it, with question marks.
         state_file: None where there is none.
         listed: the state file's ``all_model_checkpoint_paths``, in its order.
         latest: the state file's ``model_checkpoint_path``; None where it names none.
@@ -302,8 +304,8 @@ class _Found:
                 return
         if self._others is not None:
             self._others.append(stat)
-        if "-of-" in name and (prefix := is_sharded_v1(name)):
-            self._sharded_v1[prefix] = min(name, self._sharded_v1.get(prefix, name))
+        if "-of-" in name and (shard := v1_shard(name)):
+            self._sharded_v1[shard[0]] = v1_pattern(shard[0], shard[2])
 
     def _leave(self, stat: FileStat, why: str, prefix: str) -> None:
         nbytes = stat.size if stat.kind == "file" else 0

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ckpttool.errors import CkpttoolError
-from ckpttool.formats.sniff import sniff_file
-from ckpttool.sources.filenames import STATE_FILE, index_name, is_sharded_v1, join
+from ckpttool.sources.filenames import STATE_FILE, index_name, join
+from ckpttool.sources.v1_files import v1_prefix
 from ckpttool.storage import Directory, open_directory, stat_path
 
 __all__ = ["Located", "Lost", "StatePaths", "Version", "version_at"]
@@ -153,31 +153,18 @@ def version_at(directory: Directory, base: str, state_name: str = STATE_FILE) ->
     """Which kind of checkpoint a prefix of a directory is; None where there is none.
 
     A V2 checkpoint is known by its index's name, whatever is in it. A V1 checkpoint is a
-    table named by the prefix itself, or the first of several shards.
+    table named by the prefix itself, or one of several shards.
     """
     try:
         if directory.stat(index_name(base)) is not None:
             return "v2"
         if base == state_name:
             return None
-        names = [base]
-        if is_sharded_v1(base) and "?" in base:
-            names.append(base.replace("?????", "00000", 1))
-        for name in names:
-            stat = directory.stat(name)
-            if stat is not None and stat.kind == "file" and _is_v1(directory, name):
-                return "v1"
+        if v1_prefix(directory, base) == base:
+            return "v1"
     except CkpttoolError:
         return None  # not to be looked at: too long a name, a link, no permission
     return None
-
-
-def _is_v1(directory: Directory, name: str) -> bool:
-    file = directory.open(name)
-    try:
-        return sniff_file(file).kind == "tf-v1"
-    finally:
-        file.close()
 
 
 def _version_in(path: str, base: str) -> Version | None:

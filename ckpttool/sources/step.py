@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from heapq import nsmallest
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ckpttool.errors import CkpttoolError
 from ckpttool.formats import crc32c
@@ -18,6 +18,9 @@ from ckpttool.limits import Limits
 from ckpttool.model import Variable
 from ckpttool.sources.filenames import index_name, shard_name
 from ckpttool.storage import Directory
+
+if TYPE_CHECKING:
+    from ckpttool.sources.state_paths import Version
 
 __all__ = ["COUNTERS", "step_among", "step_inside", "step_of"]
 
@@ -109,9 +112,16 @@ def _value(directory: Directory, prefix: str, index: BundleIndex, entry: Entry) 
     return int.from_bytes(data, order, signed=entry.dtype in _SIGNED)
 
 
-def step_inside(directory: Directory, prefix: str, limits: Limits) -> int | None:
+def step_inside(
+    directory: Directory, prefix: str, limits: Limits, version: Version = "v2"
+) -> int | None:
     """As ``step_of``, of a prefix of a directory; None also where it cannot be read."""
     try:
+        if version == "v1":
+            from ckpttool.sources.v1 import open_prefix
+
+            with open_prefix(directory.path, prefix, limits) as source:
+                return source.stored_step
         file = directory.open(index_name(prefix))
         try:
             return step_of(directory, prefix, BundleIndex(file, limits))

@@ -21,7 +21,8 @@ from ckpttool.sources.base import Extent, Read
 from ckpttool.sources.filenames import join, split_number
 from ckpttool.sources.kinds import kind_of_name
 from ckpttool.sources.listed import ListedSource, selection_shape
-from ckpttool.sources.v1_files import missing_files, unsharded, v1_files
+from ckpttool.sources.step import step_among
+from ckpttool.sources.v1_files import missing_files, v1_files
 from ckpttool.storage import open_directory
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from ckpttool.sources.selection import Selection
     from ckpttool.storage.base import Directory
 
-__all__ = ["V1Source", "open_resolved"]
+__all__ = ["V1Source", "open_prefix", "open_resolved"]
 
 #: Decoded bytes of parts that are kept while one variable is read.
 _KEPT = 64 * 2**20
@@ -60,6 +61,14 @@ def open_resolved(resolved: Resolved, limits: Limits) -> V1Source:
     return V1Source(open_directory(resolved.directory), resolved, limits)
 
 
+def open_prefix(directory: str, prefix: str, limits: Limits) -> V1Source:
+    """Open a prefix of a directory, spelled as in a state file; raises as `V1Source`."""
+    from ckpttool.sources.address import Resolved
+
+    resolved = Resolved(join(directory, prefix), "tf-v1", directory, prefix, "prefix")
+    return open_resolved(resolved, limits)
+
+
 class V1Source(ListedSource):
     """An open V1 checkpoint; not to be used by several threads at once.
 
@@ -70,6 +79,7 @@ class V1Source(ListedSource):
 
     Attributes:
         files: the number of each file that is there, and what it holds.
+        stored_step: the step inside, where one can be read.
 
     Raises:
         NotFoundError: there is no file.
@@ -85,8 +95,9 @@ class V1Source(ListedSource):
         try:
             self._open_files(resolved.prefix)
             self.publish(self._all_variables())
-            self.number = split_number(unsharded(resolved.prefix))[1]
-            self.step = self._step()
+            self.number = split_number(resolved.prefix)[1]
+            self.stored_step = step_among(self._variables, self._scalar)
+            self.step = self.number if self.stored_step is None else self.stored_step
         except CkpttoolError:
             self.close()
             raise
@@ -181,12 +192,6 @@ class V1Source(ListedSource):
     def shards(self) -> Sequence[Shard]:
         there = list(super().shards())
         return there + [Shard(path, None, 0, present=False) for path in self._missing]
-
-    def _step(self) -> int | None:
-        from ckpttool.sources.step import step_among
-
-        step = step_among(self._variables, self._scalar)
-        return self.number if step is None else step
 
     def _scalar(self, variable: Variable) -> bytes:
         from ckpttool.sources.selection import Selection

@@ -12,18 +12,11 @@ from itertools import islice
 
 from ckpttool.errors import CkpttoolError, NotFoundError
 from ckpttool.formats.sniff import sniff_file
-from ckpttool.formats.sstable import MAGIC
 from ckpttool.sources.filenames import join, v1_pattern, v1_shard
 from ckpttool.sources.shard_files import MISSING_NAMED
 from ckpttool.storage import Directory
 
-__all__ = ["is_v1", "missing_files", "sharded_prefixes", "unsharded", "v1_files", "v1_flaw"]
-
-
-def unsharded(prefix: str) -> str:
-    """The prefix that was given to TensorFlow: without the number of files."""
-    shard = v1_shard(prefix)
-    return shard[0] if shard else prefix
+__all__ = ["is_v1", "missing_files", "v1_files", "v1_prefix"]
 
 
 def v1_files(directory: Directory, prefix: str) -> dict[int, str]:
@@ -61,15 +54,28 @@ def missing_files(prefix: str, there: Container[int]) -> list[str]:
     return [_name(base, number, count) for number in islice(absent, MISSING_NAMED)]
 
 
-def sharded_prefixes(directory: Directory, base: str) -> list[str]:
-    """The prefixes of sharded V1 checkpoints that ``base`` may stand for, the newest last."""
-    newest: dict[str, int] = {}
+def v1_prefix(directory: Directory, name: str) -> str | None:
+    """The V1 checkpoint that a name of a directory stands for; None where it is none.
+
+    The name of its only file, of one of several, how a state file spells them, or what was
+    given to TensorFlow as their prefix; then it is the newest of those with that prefix.
+    """
+    shard = v1_shard(name)
+    stat = directory.stat(name)
+    if stat is not None:
+        if stat.kind != "file" or not is_v1(directory, name):
+            return None
+        return v1_pattern(shard[0], shard[2]) if shard else name
+    found: dict[str, int] = {}
+    base = shard[0] if shard else name
     for stat in directory.scan():
-        shard = v1_shard(stat.name) if "-of-" in stat.name else None
-        if shard and shard[0] == base and shard[1] is not None and is_v1(directory, stat.name):
-            pattern = v1_pattern(base, shard[2])
-            newest[pattern] = max(stat.mtime_ns, newest.get(pattern, 0))
-    return sorted(newest, key=lambda pattern: (newest[pattern], pattern))
+        other = v1_shard(stat.name) if "-of-" in stat.name else None
+        if other and other[0] == base and other[1] is not None and is_v1(directory, stat.name):
+            pattern = v1_pattern(base, other[2])
+            found[pattern] = max(stat.mtime_ns, found.get(pattern, 0))
+    if shard:
+        return name if name in found else None
+    return max(found, key=lambda pattern: (found[pattern], pattern), default=None)
 
 
 def is_v1(directory: Directory, name: str) -> bool:
@@ -82,26 +88,6 @@ def is_v1(directory: Directory, name: str) -> bool:
             file.close()
     except CkpttoolError:
         return False
-
-
-def v1_flaw(directory: Directory, prefix: str) -> str:
-    """Why a checkpoint is not whole, by its names and the ends of its files; empty if it is."""
-    try:
-        names = v1_files(directory, prefix)
-        missing = missing_files(prefix, names)
-        if missing:
-            return f"{missing[0]} is missing"
-        for name in names.values():
-            file = directory.open(name)
-            try:
-                size = file.stat.size
-                if size < len(MAGIC) or file.pread(size - len(MAGIC), len(MAGIC)) != MAGIC:
-                    return f"the end of {name} is missing"
-            finally:
-                file.close()
-    except CkpttoolError as error:
-        return str(error)
-    return ""
 
 
 def _name(base: str, number: int, count: int) -> str:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 
 from ckpttool.errors import CkpttoolError, CorruptError, IncompleteError, NotFoundError
 from ckpttool.formats.bundle import BundleIndex
 from ckpttool.formats.sniff import sniff_file
 from ckpttool.limits import Limits
-from ckpttool.sources.filenames import index_name, join, shard_name
+from ckpttool.sources.filenames import index_name, join, shard_name, split_number
 from ckpttool.sources.run import Run
-from ckpttool.sources.state_paths import Located
+from ckpttool.sources.state_paths import Located, Version
 from ckpttool.storage import Directory, ReadableFile, open_directory
 
 __all__ = ["Candidate", "Flaw", "bytes_needed", "flaws", "newest_first", "newest_whole"]
@@ -50,6 +51,7 @@ class Candidate:
 
     prefix: str
     directory: str | None = None
+    version: Version = "v2"
 
     def path(self, run: str) -> str:
         """The prefix as a person would type it; ``run`` is the run directory's path."""
@@ -72,8 +74,12 @@ def bytes_needed(index: BundleIndex) -> dict[int, int]:
     return needed
 
 
-def flaws(directory: Directory, prefix: str, limits: Limits) -> tuple[Flaw, ...]:
+def flaws(
+    directory: Directory, prefix: str, limits: Limits, version: Version = "v2"
+) -> tuple[Flaw, ...]:
     """What keeps a checkpoint from being whole, at most some; empty when it is whole."""
+    if version == "v1":
+        return _v1_flaws(directory, prefix, limits)
     name = index_name(prefix)
     try:
         file = directory.open(name)
@@ -98,8 +104,33 @@ def flaws(directory: Directory, prefix: str, limits: Limits) -> tuple[Flaw, ...]
     return tuple(found)
 
 
+def _v1_flaws(directory: Directory, prefix: str, limits: Limits) -> tuple[Flaw, ...]:
+    """The same of a V1 checkpoint: its files are there, and each can be read to its end."""
+    from ckpttool.formats.entry import SliceBudget
+    from ckpttool.formats.v1 import V1File
+    from ckpttool.sources.v1_files import missing_files, v1_files
+
+    try:
+        names = v1_files(directory, prefix)
+    except CkpttoolError as error:
+        return (Flaw(prefix, _reason(error, join(directory.path, prefix)), _is_certain(error)),)
+    found = [Flaw(name, "is missing") for name in missing_files(prefix, names)]
+    budget = SliceBudget(limits)
+    for name in names.values():
+        try:
+            file = directory.open(name)
+            try:
+                V1File(file, limits, budget)
+            finally:
+                file.close()
+        except CkpttoolError as error:
+            path = join(directory.path, name)
+            found.append(Flaw(name, _reason(error, path), _is_certain(error)))
+    return tuple(found[:_MAX_FLAWS])
+
+
 def newest_first(run: Run) -> Iterator[Candidate]:
-    """The V2 checkpoints that a run knows of, the newest first, each once.
+    """The checkpoints that a run knows of, the newest first, each once.
 
     First what the state file calls latest, then its list from the end (it is in the order
     of saving), then what it does not list, by number and time.
@@ -108,15 +139,27 @@ def newest_first(run: Run) -> Iterator[Candidate]:
     named = [run.latest] if run.latest else []
     for item in (*named, *reversed(run.listed)):
         found = item.found
-        if isinstance(found, Located) and found.version == "v2":
-            candidate = Candidate(found.prefix, None if found.own else found.directory)
+        if isinstance(found, Located):
+            where = None if found.own else found.directory
+            candidate = Candidate(found.prefix, where, found.version)
             if candidate not in seen:
                 seen.add(candidate)
                 yield candidate
-    for checkpoint in reversed(run.checkpoints):
-        candidate = Candidate(checkpoint.prefix)
+    for candidate in _unlisted(run):
         if candidate not in seen:
             yield candidate
+
+
+def _unlisted(run: Run) -> list[Candidate]:
+    """All that lie in the directory, the newest first; of one number V2 is the newer."""
+    old = [(_number(split_number(name)[1]), Candidate(name, version="v1")) for name in run.v1]
+    new = [(_number(item.number), Candidate(item.prefix)) for item in run.checkpoints]
+    ordered = sorted([*old, *new], key=itemgetter(0))  # which leaves equal ones as they are
+    return [candidate for _, candidate in reversed(ordered)]
+
+
+def _number(number: int | None) -> int:
+    return -1 if number is None else number
 
 
 def newest_whole(
@@ -126,10 +169,10 @@ def newest_whole(
     passed: list[tuple[Candidate, Flaw]] = []
     for candidate in newest_first(run):
         if candidate.directory is None:
-            found = flaws(directory, candidate.prefix, limits)
+            found = flaws(directory, candidate.prefix, limits, candidate.version)
         else:
             with open_directory(candidate.directory) as other:
-                found = flaws(other, candidate.prefix, limits)
+                found = flaws(other, candidate.prefix, limits, candidate.version)
         if not found:
             return candidate, passed
         passed.append((candidate, found[0]))
