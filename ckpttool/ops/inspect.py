@@ -9,14 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ckpttool.errors import CkpttoolError
 from ckpttool.limits import Limits, default_limits
 from ckpttool.model import Finding, Shard, Variable
 from ckpttool.ops.census import Census, take_census
-from ckpttool.ops.run_report import RunReport, report_run
-from ckpttool.ops.verification.bundle import check_bundle
 from ckpttool.sources.address import Resolved, run_of
 from ckpttool.sources.base import Source, SourceKind, Style
 from ckpttool.sources.filenames import graph_name, index_name, join
@@ -25,6 +23,10 @@ from ckpttool.sources.registry import resolve_and_open
 from ckpttool.sources.selection import Selection
 from ckpttool.sources.step import COUNTERS
 from ckpttool.storage import Directory, open_directory, stat_path
+
+# What looks at runs and checks bundles is imported when one is met: an HDF5 file is neither.
+if TYPE_CHECKING:
+    from ckpttool.ops.run_report import RunReport
 
 __all__ = ["CheckpointReport", "GraphFile", "InspectResult", "Step", "inspect"]
 
@@ -176,7 +178,11 @@ def inspect(
 
 def _run(address: str, limits: Limits, progress: Progress | None) -> RunReport | None:
     where = run_of(address)
-    return None if where is None else report_run(where, limits, progress)
+    if where is None:
+        return None
+    from ckpttool.ops.run_report import report_run
+
+    return report_run(where, limits, progress)
 
 
 def _report(
@@ -189,6 +195,8 @@ def _report(
     with open_directory(resolved.directory) as directory:
         file = directory.stat(index_name(resolved.prefix) if bundle else resolved.prefix)
         if bundle:
+            from ckpttool.ops.verification.bundle import check_bundle
+
             checked = check_bundle(
                 directory, resolved.prefix, level="quick", jobs=1, limits=limits, progress=None
             )

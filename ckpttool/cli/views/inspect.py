@@ -25,6 +25,7 @@ then, as many of each as there are:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from ckpttool.cli.jsontext import exact
 from ckpttool.cli.screen import Screen, tab_lines
@@ -33,7 +34,9 @@ from ckpttool.cli.views.tree import scope_data, tree_rows
 from ckpttool.model import Finding, Shard, Variable, shape_text
 from ckpttool.ops.census import Partitioned, Total
 from ckpttool.ops.inspect import CheckpointReport, InspectResult
-from ckpttool.ops.run_report import RunReport
+
+if TYPE_CHECKING:
+    from ckpttool.ops.run_report import RunReport
 
 __all__ = ["InspectView"]
 
