@@ -38,6 +38,7 @@ from ckpttool.ops.diff.suggest import rename_rule, suggest
 from ckpttool.ops.diff.values import Operand, Tolerance, comparable, compare, digest, equal
 from ckpttool.ops.wanted import Wanted, wanted
 from ckpttool.sources.registry import open_source
+from ckpttool.storage.system import keep_buffers
 
 if TYPE_CHECKING:
     from ckpttool.sources.address import Address
@@ -165,6 +166,7 @@ class _Diff:
             self._total = sum(
                 side.variables[name].nbytes for side in (self._a, self._b) for name in self._common
             )
+            keep_buffers()
             differ = self._values()
             pairs = [self._looked_at(pair) for pair in pairs]
             pairs += self._by_values(found.left_a, found.left_b)
