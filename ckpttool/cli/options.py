@@ -250,7 +250,7 @@ def filters(function: _F) -> _F:
 def jobs(function: _F) -> _F:
     """``-j/--jobs``: threads, as ``jobs`` (None: as many as pay)."""
     return click.option(
-        "-j", "--jobs", type=click.IntRange(1, 256), help="Read with this many threads."
+        "-j", "--jobs", type=click.IntRange(1, 256), help="Work with this many threads."
     )(function)
 
 

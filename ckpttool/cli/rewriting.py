@@ -42,6 +42,7 @@ class Rewriting:
     check: bool
     verify: bool
     link: bool
+    jobs: int | None
     plan_file: str | None
 
     def run(
@@ -85,6 +86,7 @@ class Rewriting:
             overwrite=self.overwrite,
             check=self.check,
             link=self.link,
+            jobs=self.jobs or 1,
             verify=self.verify,
             progress=progress,
             limits=default_limits(),
@@ -118,7 +120,7 @@ def rewriting(function: _F) -> _F:
     """The options of a command that writes a checkpoint, as the argument ``how``."""
 
     def call(*args: object, **given: Any) -> int:  # noqa: ANN401
-        names = ("dry_run", "overwrite", "yes", "check", "verify", "plan_file")
+        names = ("dry_run", "overwrite", "yes", "check", "verify", "jobs", "plan_file")
         chosen = {name: given.pop(name) for name in names}
         how = Rewriting(**chosen, link=given.pop("link", False))
         return cast(int, function(*args, how=how, **given))
@@ -126,6 +128,7 @@ def rewriting(function: _F) -> _F:
     wrapped: Any = update_wrapper(call, function)
     for option in (
         options.progress,
+        options.jobs,
         click.option(
             "--apply",
             type=click.Path(),

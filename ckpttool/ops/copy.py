@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from ckpttool.errors import (
 from ckpttool.formats.bundle import BundleIndex
 from ckpttool.limits import Limits
 from ckpttool.ops.rewrite.destination import Destination, destination, in_the_way
+from ckpttool.ops.rewrite.recipes import recipe_of_copy
 from ckpttool.ops.rewrite.run import (
     Options,
     RewriteResult,
@@ -32,12 +34,14 @@ from ckpttool.ops.rewrite.run import (
     require_same,
     verify_result,
 )
+from ckpttool.ops.rewrite.shard_writer import Reporter
 from ckpttool.ops.rewrite.tensors import Input
+from ckpttool.ops.rewrite.threads import in_order
 from ckpttool.sources.address import Resolved, resolve
 from ckpttool.sources.filenames import graph_name, index_name, join, shard_name
 from ckpttool.storage import open_directory
 from ckpttool.storage.base import FileStat
-from ckpttool.storage.fileset import FileSet
+from ckpttool.storage.fileset import FileSet, Recipe
 from ckpttool.storage.local import LocalDirectory
 from ckpttool.storage.lock import DirectoryLock
 
@@ -122,8 +126,11 @@ def _transfer(
         if not options.dry_run:
             _require_elsewhere(source, directory, found, where)
             with DirectoryLock(directory) as lock:
-                warnings += recover(directory, lock)
-                _write(source, directory, files, where, old, options, warnings, moving=moving)
+                recipes = _recipes(source, files, where.prefix)
+                warnings += recover(directory, lock, recipes.values())
+                _write(
+                    source, directory, files, where, old, recipes, options, warnings, moving=moving
+                )
             if options.verify:
                 verify_result(where, options)
             if moving:
@@ -188,6 +195,7 @@ def _write(
     files: _Files,
     where: Destination,
     old: list[str],
+    recipes: Mapping[str, Recipe],
     options: Options,
     warnings: list[str],
     *,
@@ -195,21 +203,27 @@ def _write(
 ) -> None:
     named = files.named(where.prefix)
     total = sum(stat.size for stat in named.values())
+    made = {name: one for name, one in recipes.items() if one.is_made(directory)}
+    missing = total - sum(one.nbytes for one in made.values())
     linked = (moving or options.link) and source.itself().device == directory.itself().device
-    if not linked and directory.free_bytes() < total:
+    if not linked and directory.free_bytes() < missing:
         raise NoSpaceError(
             f"{where.prefix} does not fit into {directory.path}",
-            why=f"it needs {total} bytes, and {directory.free_bytes()} are free",
+            why=f"it needs {missing} bytes, and {directory.free_bytes()} are free",
             hint="free some space, or write to another disk",
         )
-    done = 0
+    report = Reporter(options.progress, total)
     with FileSet(directory, overwrite=options.overwrite) as new:
-        for name, stat in named.items():
-            if not (linked and _link(new, name, source, stat)):
-                _copy(new, name, source, stat)
-            done += stat.size
-            if options.progress is not None:
-                options.progress(done, total)
+
+        def take(file: tuple[str, FileStat]) -> None:
+            name, stat = file
+            recipe = recipes.get(name)
+            taken_in = recipe is not None and new.take_in(name, recipe)
+            if not taken_in and not (linked and _link(new, name, source, stat)):
+                _copy(new, name, source, stat, recipe)
+            report.add(stat.size)
+
+        in_order(take, list(named.items()), options.jobs, report.stop)
         require_same([Input.of(join(source.path, stat.name), stat) for stat in named.values()])
         forget_fingerprint(where, warnings)
         new.commit(index_name(where.prefix), [name for name in old if name not in named])
@@ -226,8 +240,21 @@ def _link(new: FileSet, name: str, source: LocalDirectory, stat: FileStat) -> bo
     return True
 
 
-def _copy(new: FileSet, name: str, source: LocalDirectory, stat: FileStat) -> None:
-    with closing(source.open(stat.name)) as file, new.create(name) as copy:
+def _recipes(source: LocalDirectory, files: _Files, prefix: str) -> dict[str, Recipe]:
+    """What the large files of the copy are made of, by name."""
+    found = {}
+    for name, stat in files.named(prefix).items():
+        recipe = recipe_of_copy(Input.of(join(source.path, stat.name), stat), name)
+        if recipe is not None:
+            found[name] = recipe
+    return found
+
+
+def _copy(
+    new: FileSet, name: str, source: LocalDirectory, stat: FileStat, recipe: Recipe | None
+) -> None:
+    with closing(source.open(stat.name)) as file, new.create(name, recipe) as copy:
+        copy.reserve(file.stat.size)
         copy.copy(file, 0, file.stat.size)
         copy.commit()
 

@@ -43,6 +43,14 @@ class ShardFiles:
         self._replaced = False
 
     @property
+    def for_threads(self) -> bool:
+        """Whether several threads may open and read at the same time.
+
+        That is where none is ever closed for another, which a thread might be reading.
+        """
+        return self._count <= _OPEN_AT_MOST
+
+    @property
     def directory(self) -> Directory:
         """Where they lie."""
         return self._directory
@@ -93,7 +101,10 @@ class ShardFiles:
             raise about(error, name) from error
         if len(self._open) >= _OPEN_AT_MOST:
             self._open.popitem(last=False)[1].close()
-        self._open[shard] = file
+        kept = self._open.setdefault(shard, file)
+        if kept is not file:  # another thread was first
+            file.close()
+            return kept
         if self._first.setdefault(shard, file.stat) != file.stat:
             self._replaced = True
         return file

@@ -65,6 +65,14 @@ class ReadableFile(Protocol):
 class NewFile(Protocol):
     """A file being written: it appears under its name whole, at ``commit``, or never."""
 
+    def reserve(self, size: int) -> None:
+        """Say that so many bytes are going to be appended, and no fewer.
+
+        Raises:
+            NoSpaceError: the system knows already that they do not fit.
+        """
+        ...
+
     def write(self, data: bytes | memoryview) -> None:
         """Append.
 

@@ -7,6 +7,10 @@ that dies later has left a journal, and ``finish_interrupted`` does the rest. Wh
 is outstanding the *last* file (a checkpoint's index) is absent, so that nothing half
 replaced ever looks whole.
 
+A new file can be given a *recipe*: what its bytes are made of. Its name of our own is then
+made of that. It gets this name once its bytes are durable and not before, so one that a
+killed run left under it is finished, and the next run with the same recipe takes it in.
+
 Order of the durable states: new files; journal; the old last file goes; the other old
 ones; new files get their names, the last one last; files of no more use go; the journal.
 The caller holds the directory's lock all the while.
@@ -16,10 +20,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
+from itertools import count
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from ckpttool.errors import CkpttoolError, CorruptError
 from ckpttool.storage.base import Directory, FileStat, NewFile
@@ -27,7 +32,7 @@ from ckpttool.storage.local import LocalDirectory
 from ckpttool.storage.local_files import OWN_PREFIX
 from ckpttool.storage.system import exists_error
 
-__all__ = ["COMMIT_JOURNAL", "NEW_PREFIX", "FileSet", "finish_interrupted"]
+__all__ = ["COMMIT_JOURNAL", "NEW_PREFIX", "FileSet", "Recipe", "finish_interrupted"]
 
 COMMIT_JOURNAL = f"{OWN_PREFIX}commit"
 #: What every file is called before it has its name.
@@ -36,8 +41,27 @@ _JOURNAL_BYTES = 64 * 2**20
 _SCHEMA = "ckpttool.commit/1"
 
 
+class Recipe(NamedTuple):
+    """What a new file is made of: a digest of that, and how many bytes it makes."""
+
+    digest: str
+    nbytes: int
+
+    @property
+    def temporary(self) -> str:
+        """The name of our own that the finished file has."""
+        return f"{NEW_PREFIX}{self.digest}"
+
+    def is_made(self, directory: Directory) -> bool:
+        """Whether the finished file lies there."""
+        found = directory.stat(self.temporary)
+        return found is not None and (found.kind, found.size) == ("file", self.nbytes)
+
+
 class FileSet:
     """Files being written into a directory; leaving the block without commit drops them.
+
+    Several threads may create files at the same time.
 
     Args:
         directory: where they go; locked by the caller.
@@ -48,10 +72,16 @@ class FileSet:
         self._directory = directory
         self._overwrite = overwrite
         self._token = os.urandom(6).hex()
-        #: Final name → temporary name, in the order of creation.
+        self._numbers = count()
+        #: Final name → temporary name.
         self._files: dict[str, str] = {}
 
-    def create(self, name: str) -> NewFile:
+    @property
+    def directory(self) -> LocalDirectory:
+        """Where they go."""
+        return self._directory
+
+    def create(self, name: str, recipe: Recipe | None = None) -> NewFile:
         """Start a file that will be called ``name``.
 
         Its own ``commit`` makes its bytes durable, nothing more.
@@ -59,11 +89,27 @@ class FileSet:
         Raises:
             RefusedError: id ``exists``: the name is taken and is not to be replaced.
         """
-        if not self._overwrite and self._directory.stat(name) is not None:
-            raise exists_error(f"{self._directory.path}/{name}")
-        temporary = f"{NEW_PREFIX}{self._token}-{len(self._files)}"
+        temporary = self._free(name) if recipe is None else recipe.temporary
         self._files[name] = temporary
         return self._directory.create(temporary)
+
+    def take_in(self, name: str, recipe: Recipe) -> bool:
+        """Whether a killed run has made this file already; it then becomes ``name``.
+
+        Raises:
+            RefusedError: id ``exists``: the name is taken and is not to be replaced.
+        """
+        self._free(name)
+        if not recipe.is_made(self._directory):
+            return False
+        self._files[name] = recipe.temporary
+        return True
+
+    def _free(self, name: str) -> str:
+        """Look whether a name may be used; returns a new one of our own."""
+        if not self._overwrite and self._directory.stat(name) is not None:
+            raise exists_error(f"{self._directory.path}/{name}")
+        return f"{NEW_PREFIX}{self._token}-{next(self._numbers)}"
 
     def link(self, name: str, source: Directory, expected: FileStat) -> None:
         """Take in an existing file of the same file system under another name, uncopied.
@@ -74,9 +120,7 @@ class FileSet:
             RefusedError: id ``exists``: the name is taken and is not to be replaced.
             ChangedError, StorageError, PermissionDeniedError: as ``Directory.link``.
         """
-        if not self._overwrite and self._directory.stat(name) is not None:
-            raise exists_error(f"{self._directory.path}/{name}")
-        temporary = f"{NEW_PREFIX}{self._token}-{len(self._files)}"
+        temporary = self._free(name)
         source.link(expected, self._directory, temporary)
         self._files[name] = temporary
         with closing(self._directory.open(temporary)) as file:
@@ -89,7 +133,7 @@ class FileSet:
             last: the name without which the others mean nothing.
             remove: names in the directory of files that are of no more use.
         """
-        order = [name for name in self._files if name != last] + [last]
+        order = [*sorted(self._files.keys() - {last}), last]
         taken = [name for name in order if self._directory.stat(name) is not None]
         if taken and not self._overwrite:
             raise exists_error(f"{self._directory.path}/{taken[0]}")
@@ -121,13 +165,16 @@ class FileSet:
         self._files = {}
 
 
-def finish_interrupted(directory: LocalDirectory, ours: Callable[[str], bool]) -> bool:
+def finish_interrupted(
+    directory: LocalDirectory, ours: Callable[[str], bool], wanted: Iterable[Recipe] = ()
+) -> bool:
     """Do what a killed commit left undone, and remove files that never were committed.
 
     Args:
         directory: locked by the caller, so that whoever left these is dead.
         ours: whether a commit can concern a file of this name; a journal that names
             another was not written by us.
+        wanted: finished files that are of use to whoever asks stay.
 
     Returns:
         Whether a commit was finished.
@@ -138,9 +185,11 @@ def finish_interrupted(directory: LocalDirectory, ours: Callable[[str], bool]) -
     journal = _read_journal(directory, ours)
     if journal is not None:
         _carry_out(directory, journal)
+    kept = {recipe.temporary for recipe in wanted if recipe.is_made(directory)}
     for found in list(directory.scan()):
         half_written = found.name == f"{COMMIT_JOURNAL}~"  # as `create` names what has no name
-        if (half_written or found.name.startswith(NEW_PREFIX)) and found.kind == "file":
+        left_over = found.name.startswith(NEW_PREFIX) and found.name not in kept
+        if (half_written or left_over) and found.kind == "file":
             directory.remove(found)
     return journal is not None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO, Self
 
 from ckpttool.errors import IncompleteError
 from ckpttool.storage.base import FileStat, ReadableFile
-from ckpttool.storage.copying import copy_range
+from ckpttool.storage.copying import copy_range, set_aside
 from ckpttool.storage.system import exists_error, fsync, raise_os_error
 
 if TYPE_CHECKING:
@@ -109,6 +109,12 @@ class LocalNewFile:
             self._fd = os.open(self._temporary, flags, 0o666, dir_fd=directory.descriptor)
         except OSError as error:
             raise_os_error(error, f"cannot create {self._path}")
+
+    def reserve(self, size: int) -> None:
+        try:
+            set_aside(self._fd, size)
+        except OSError as error:
+            raise_os_error(error, f"cannot make room for {self._path}")
 
     def write(self, data: bytes | memoryview) -> None:
         view = memoryview(data)

@@ -179,7 +179,7 @@ class Contents:
             return tensor
         data = patch_object_graph(self.graph.data, self.graph.parsed, self.graph.patch)
         payload, crc32c = encode_string(data, big_endian=self.big_endian)
-        return tensor._replace(content=Computed(lambda: iter((payload,)), len(payload), crc32c))
+        return tensor._replace(content=Computed(lambda: iter((payload,)), len(payload), crc32c, True))
 
     def _require_different(self) -> None:
         known: dict[str, Item] = {}

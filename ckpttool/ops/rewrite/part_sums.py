@@ -7,7 +7,6 @@ read once more.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from itertools import accumulate
 
 from ckpttool.errors import CorruptError
@@ -23,10 +22,10 @@ _WINDOW = 2**20
 
 
 class PartSums:
-    """The checksums of parts, by the entry that they were cut from."""
+    """The checksums of parts, by the entry that they were cut from; any thread may add one."""
 
     def __init__(self) -> None:
-        self._parts: dict[tuple[int, int, int], list[tuple[int, int, int]]] = defaultdict(list)
+        self._parts: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
         self._entries: dict[tuple[int, int, int], tuple[Stored, Tensor]] = {}
 
     def add(self, part: Stored, tensor: Tensor, value: int) -> None:
@@ -34,7 +33,7 @@ class PartSums:
         entry = part.whole()
         key = (id(part.files), entry.shard, entry.offset)
         self._entries[key] = (entry, tensor)
-        self._parts[key].append((part.skipped, part.nbytes, value))
+        self._parts.setdefault(key, []).append((part.skipped, part.nbytes, value))
 
     def check(self) -> None:
         """Compare every entry with its stored checksum.

@@ -8,15 +8,17 @@ the graph beside the checkpoint, the SavedModel around it, and the result.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ckpttool.errors import ChangedError, CorruptError, LimitError
 from ckpttool.limits import Limits
+from ckpttool.ops.rewrite.data_files import ShardWritten
 from ckpttool.ops.rewrite.destination import FINGERPRINT, Destination, folder_of, in_the_way
+from ckpttool.ops.rewrite.recipes import recipes
 from ckpttool.ops.rewrite.tensors import Bundle, Input
-from ckpttool.ops.rewrite.write import ShardWritten, planned_shards, write_bundle
+from ckpttool.ops.rewrite.write import planned_shards, write_bundle
 from ckpttool.sources.filenames import (
     graph_name,
     index_name,
@@ -26,7 +28,7 @@ from ckpttool.sources.filenames import (
 )
 from ckpttool.storage import open_directory, stat_path
 from ckpttool.storage.base import ReadableFile
-from ckpttool.storage.fileset import COMMIT_JOURNAL, finish_interrupted
+from ckpttool.storage.fileset import COMMIT_JOURNAL, Recipe, finish_interrupted
 from ckpttool.storage.local import LocalDirectory
 from ckpttool.storage.lock import DirectoryLock
 
@@ -104,6 +106,7 @@ class Options:
         overwrite: replace a checkpoint that is there.
         check: compare what is read with its checksums on the way.
         link: take in data files that stay as they are by hard links.
+        jobs: so many data files are written at the same time.
         verify: read the result back and compare all its checksums.
         progress: told of bytes done and their total.
         limits: bounds on what files may claim.
@@ -113,6 +116,7 @@ class Options:
     overwrite: bool = False
     check: bool = False
     link: bool = False
+    jobs: int = 1
     verify: bool = False
     progress: Progress | None = None
     limits: Limits = field(default_factory=Limits)
@@ -157,7 +161,8 @@ def carry_out(
             written = planned_shards(bundle, where.prefix)
         else:
             with DirectoryLock(directory) as lock:
-                warnings += recover(directory, lock)
+                wanted = recipes(bundle, where.prefix).values()
+                warnings += recover(directory, lock, wanted)
                 written = _write(directory, where, bundle, options, graph, warnings)
                 if options.verify:
                     verify_result(where, options)
@@ -224,6 +229,7 @@ def _write(
         where.prefix,
         check=options.check,
         link=options.link,
+        jobs=options.jobs,
         overwrite=options.overwrite,
         remove=stale,
         beside=beside,
@@ -288,13 +294,23 @@ def finish_pending(to: str) -> list[str]:
             return recover(directory, lock)
 
 
-def recover(directory: LocalDirectory, lock: DirectoryLock) -> list[str]:
-    """Finish what a killed ckpttool left in a locked directory, and say so."""
+def recover(
+    directory: LocalDirectory, lock: DirectoryLock, wanted: Iterable[Recipe] = ()
+) -> list[str]:
+    """Finish what a killed ckpttool left in a locked directory, and say so.
+
+    Files that it had finished and that are ``wanted`` are left there; others go.
+    """
     said = []
     if lock.taken_over:
         said.append(f"the lock of {lock.taken_over}, which has died, was taken over")
-    if finish_interrupted(directory, lambda name: split_part(name) is not None):
+    made = [recipe for recipe in wanted if recipe.is_made(directory)]
+    if finish_interrupted(directory, lambda name: split_part(name) is not None, made):
         said.append(f"a write that was interrupted in {directory.path} has been finished first")
+    if made:
+        nbytes = sum(recipe.nbytes for recipe in made)
+        files = "1 data file" if len(made) == 1 else f"{len(made)} data files"
+        said.append(f"{files} of an interrupted write, {nbytes} bytes, need not be written again")
     return said
 
 

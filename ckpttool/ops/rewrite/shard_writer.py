@@ -8,6 +8,7 @@ windows instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from threading import Lock
 
 from ckpttool.formats.bundle_writer import encode_entry, patch_entry
 from ckpttool.formats.crc32c import combine, extend, mask, unmask
@@ -17,7 +18,7 @@ from ckpttool.ops.rewrite.tensors import Computed, Joined, Stored, Tensor
 from ckpttool.sources.shard_files import ShardFiles
 from ckpttool.storage.base import NewFile
 
-__all__ = ["Reporter", "ShardWriter"]
+__all__ = ["Reporter", "ShardWriter", "Stopped"]
 
 #: Bytes read at once where they pass through this process, as in ``storage.copying``.
 _WINDOW = 2**20
@@ -29,26 +30,44 @@ _SMALL = 2**14
 _SMALL_WINDOW = 2**16
 
 
+class Stopped(Exception):
+    """Another thread has failed; what this one makes is not wanted any more."""
+
+
 class Reporter:
-    """Passes on how much is done of ``total`` bytes."""
+    """Passes on how much is done of ``total`` bytes, and to every thread that it should stop."""
 
     def __init__(self, progress: Callable[[int, int], None] | None, total: int) -> None:
         self._progress = progress
         self._total = total
         self._done = 0
+        self._stopped = False
+        self._one_at_a_time = Lock()
+
+    def stop(self) -> None:
+        """Have whoever adds something next stop."""
+        self._stopped = True
 
     def add(self, nbytes: int) -> None:
-        """So many bytes more have been written."""
+        """So many bytes more have been written.
+
+        Raises:
+            Stopped: after ``stop``.
+        """
+        if self._stopped:
+            raise Stopped
         if self._progress is not None:
-            self._done += nbytes
-            self._progress(self._done, self._total)
+            with self._one_at_a_time:
+                self._done += nbytes
+                self._progress(self._done, self._total)
 
 
 class ShardWriter:
     """Writes one data file and makes the entries of what is in it.
 
     Args:
-        file: not committed here.
+        file: not committed here; None where a finished one is there: the entries are
+            made, the source is read where it takes that, and nothing is written.
         shard: its number.
         report: told of what is written.
         sums: collects the checksums of parts, for a look at the whole.
@@ -58,7 +77,7 @@ class ShardWriter:
 
     def __init__(
         self,
-        file: NewFile,
+        file: NewFile | None,
         shard: int,
         report: Reporter,
         sums: PartSums,
@@ -185,6 +204,9 @@ class ShardWriter:
             return
         files, shard, start, end, variable = self._waiting
         self._waiting = None
+        if self._file.file is None:
+            self._report.add(end - start)
+            return
         if end - start <= _SMALL:
             self._file.write(self._small.read(files, shard, start, end - start, variable))
             self._report.add(end - start)
@@ -224,13 +246,18 @@ class _SmallReader:
 
 
 class _Buffered:
-    """Collects small writes; ``file`` is only to be used after ``flush``."""
+    """Collects small writes; ``file`` is only to be used after ``flush``.
 
-    def __init__(self, file: NewFile) -> None:
+    What is written where there is no file is dropped.
+    """
+
+    def __init__(self, file: NewFile | None) -> None:
         self.file = file
         self._buffer = bytearray()
 
     def write(self, data: bytes) -> None:
+        if self.file is None:
+            return
         if len(data) >= _SMALL_WINDOW:
             self.flush()
             self.file.write(data)
@@ -240,7 +267,7 @@ class _Buffered:
             self.flush()
 
     def flush(self) -> None:
-        if self._buffer:
+        if self._buffer and self.file is not None:
             self.file.write(bytes(self._buffer))
             self._buffer.clear()
 

@@ -71,12 +71,14 @@ class Joined(NamedTuple):
 class Computed(NamedTuple):
     """New bytes, in the byte order of their bundle, made while they are written.
 
-    ``crc32c`` is the masked checksum where it is not that of the bytes: of strings.
+    ``crc32c`` is the masked checksum where it is not that of the bytes: of strings, which
+    are known before. ``for_threads`` says that other contents may be read or made meanwhile.
     """
 
     chunks: Callable[[], Iterator[bytes]]
     nbytes: int
     crc32c: int | None = None
+    for_threads: bool = False
 
 
 Content = Stored | Joined | Computed

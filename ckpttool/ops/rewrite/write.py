@@ -9,17 +9,12 @@ with its stored checksum before anything appears under its name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
 
-from ckpttool.errors import NoSpaceError, RefusedError
+from ckpttool.errors import RefusedError
 from ckpttool.formats.bundle_writer import patch_header
 from ckpttool.formats.sstable import quote_key
 from ckpttool.formats.table_writer import TableWriter
-from ckpttool.ops.rewrite.linking import linked_entries, take_in, whole_file
-from ckpttool.ops.rewrite.part_sums import PartSums
-from ckpttool.ops.rewrite.shard_writer import Reporter, ShardWriter
+from ckpttool.ops.rewrite.data_files import DataFiles, Progress, ShardWritten
 from ckpttool.ops.rewrite.tensors import Bundle
 from ckpttool.sources.filenames import index_name, shard_name
 from ckpttool.storage.base import ReadableFile
@@ -27,21 +22,6 @@ from ckpttool.storage.fileset import FileSet
 from ckpttool.storage.local import LocalDirectory
 
 __all__ = ["Progress", "ShardWritten", "duplicate_key", "planned_shards", "write_bundle"]
-
-Progress = Callable[[int, int], None]
-
-#: Kept free beside what is written: the index, and what the file system needs itself.
-_SPARE_PER_TENSOR = 200
-
-
-@dataclass(frozen=True, slots=True)
-class ShardWritten:
-    """A data file that was written, or would be."""
-
-    name: str
-    nbytes: int
-    variables: int
-    linked: bool = False
 
 
 def write_bundle(
@@ -52,12 +32,16 @@ def write_bundle(
     check: bool = False,
     link: bool = False,
     overwrite: bool = False,
+    jobs: int = 1,
     remove: Sequence[str] = (),
     beside: Mapping[str, ReadableFile] | None = None,
     before_commit: Callable[[], None] | None = None,
     progress: Progress | None = None,
 ) -> list[ShardWritten]:
     """Write a checkpoint.
+
+    Data files that a killed run has finished, and ``finish_interrupted`` has left there by
+    their ``recipes``, are taken in.
 
     Args:
         bundle: what it is made of; its tensors are used up, so that a million of them
@@ -67,6 +51,7 @@ def write_bundle(
         check: compare everything that is read with its stored checksum.
         link: take in data files that stay as they are by a hard link.
         overwrite: replace a checkpoint of this name (the source itself too).
+        jobs: so many data files are written at the same time.
         remove: names of files that are of no more use once the new index stands.
         beside: files that are copied with it, by their new name.
         before_commit: called when all is written and nothing is in its place yet.
@@ -78,36 +63,14 @@ def write_bundle(
         RefusedError: id ``exists``; id ``duplicate-key``: two tensors have one key.
     """
     planned_shards(bundle, prefix)
-    total, byte_order, shards = bundle.nbytes, bundle.big_endian, bundle.shards
-    spare = _SPARE_PER_TENSOR * len(bundle.tensors)
-    _require_space(directory, prefix, spare if link else total + spare)
-    entries: list[tuple[bytes, bytes]] = [(b"", patch_header(bundle.header, shards))]
+    entries: list[tuple[bytes, bytes]] = [(b"", patch_header(bundle.header, bundle.shards))]
     entries += _owners(bundle)
-    report = Reporter(progress, total)
-    sums = PartSums()
-    bundle.tensors.sort(key=attrgetter("shard"))
-    by_shard = {shard: list(group) for shard, group in groupby(bundle.tensors, attrgetter("shard"))}
-    bundle.tensors = []
     written = []
     with FileSet(directory, overwrite=overwrite) as files:
-        for shard in range(shards):
-            name = shard_name(prefix, shard, shards)
-            tensors = by_shard.pop(shard, [])
-            nbytes = sum(tensor.content.nbytes for tensor in tensors)
-            whole = whole_file(tensors) if link else None
-            linked = whole is not None and take_in(files, name, whole)
-            if linked:
-                entries += linked_entries(tensors, shard, check=check, big_endian=byte_order)
-                report.add(nbytes)
-            else:
-                if link:
-                    _require_space(directory, prefix, nbytes + spare)
-                with files.create(name) as file:
-                    writer = ShardWriter(file, shard, report, sums, byte_order, check=check)
-                    entries += writer.write(tensors)
-                    file.commit()
-            written.append(ShardWritten(name, nbytes, len(tensors), linked))
-        sums.check()
+        data = DataFiles(bundle, files, prefix, check=check, link=link, progress=progress)
+        for shard, more in data.write(jobs):
+            written.append(shard)
+            entries += more
         for name, source in (beside or {}).items():
             with files.create(name) as file:
                 file.copy(source, 0, source.stat.size)
@@ -170,13 +133,3 @@ def duplicate_key(key: bytes) -> RefusedError:
         hint="rename one of them, or leave one out",
         id="duplicate-key",
     )
-
-
-def _require_space(directory: LocalDirectory, prefix: str, needed: int) -> None:
-    free = directory.free_bytes()
-    if free < needed:
-        raise NoSpaceError(
-            f"{prefix} does not fit into {directory.path}",
-            why=f"it needs {needed} bytes, and {free} are free",
-            hint="free some space, or write to another disk",
-        )
