@@ -35,7 +35,7 @@ from ckpttool.sources.run import Run, StateFile, read_run, read_state_file
 from ckpttool.sources.state_paths import Located, StatePaths, Version
 from ckpttool.sources.step import step_inside
 from ckpttool.sources.v1_files import is_v1
-from ckpttool.sources.whole import Candidate, flaws, newest_first, newest_whole
+from ckpttool.sources.whole import Candidate, flaws, newest_by_name, newest_whole
 from ckpttool.storage import Directory, open_directory
 
 __all__ = ["Choice", "Via", "choose", "choose_latest", "choose_step", "state_trouble"]
@@ -171,8 +171,8 @@ def _latest(directory: Directory, state_file: StateFile | None) -> Choice | str:
 
 
 def _newest_by_name(directory: Directory, run: Run, trouble: str) -> Choice:
-    if newest := next(newest_first(run), None):
-        return _scanned(directory, newest.prefix, trouble, "newest", newest.version)
+    if saved := newest_by_name(run):
+        return _scanned(directory, saved[0].prefix, trouble, "newest", saved[0].version)
     refuse_linked_index(directory, run)
     by_prefix: dict[str, list[str]] = {}
     for leftover in run.leftovers:

@@ -66,16 +66,24 @@ def v1_prefix(directory: Directory, name: str) -> str | None:
         if stat.kind != "file" or not is_v1(directory, name):
             return None
         return v1_pattern(shard[0], shard[2]) if shard else name
-    found: dict[str, int] = {}
-    base = shard[0] if shard else name
-    for stat in directory.scan():
-        other = v1_shard(stat.name) if "-of-" in stat.name else None
-        if other and other[0] == base and other[1] is not None and is_v1(directory, stat.name):
-            pattern = v1_pattern(base, other[2])
-            found[pattern] = max(stat.mtime_ns, found.get(pattern, 0))
+    found = _newest(directory, shard[0] if shard else name)
     if shard:
         return name if name in found else None
     return max(found, key=lambda pattern: (found[pattern], pattern), default=None)
+
+
+def _newest(directory: Directory, base: str) -> dict[str, int]:
+    """The sharded checkpoints of a prefix, and when each was last written to."""
+    found: dict[str, int] = {}
+    try:
+        for stat in directory.scan():
+            other = v1_shard(stat.name) if "-of-" in stat.name else None
+            if other and other[0] == base and other[1] is not None and is_v1(directory, stat.name):
+                pattern = v1_pattern(base, other[2])
+                found[pattern] = max(stat.mtime_ns, found.get(pattern, 0))
+    except CkpttoolError:
+        pass  # it cannot be listed, which is said where nothing else is found either
+    return found
 
 
 def is_v1(directory: Directory, name: str) -> bool:

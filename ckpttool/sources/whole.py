@@ -20,7 +20,15 @@ from ckpttool.sources.run import Run
 from ckpttool.sources.state_paths import Located, Version
 from ckpttool.storage import Directory, ReadableFile, open_directory
 
-__all__ = ["Candidate", "Flaw", "bytes_needed", "flaws", "newest_first", "newest_whole"]
+__all__ = [
+    "Candidate",
+    "Flaw",
+    "bytes_needed",
+    "flaws",
+    "newest_by_name",
+    "newest_first",
+    "newest_whole",
+]
 
 #: Flaws that are listed of one checkpoint; a header may claim a hundred thousand shards.
 _MAX_FLAWS = 20
@@ -145,12 +153,12 @@ def newest_first(run: Run) -> Iterator[Candidate]:
             if candidate not in seen:
                 seen.add(candidate)
                 yield candidate
-    for candidate in _unlisted(run):
+    for candidate in newest_by_name(run):
         if candidate not in seen:
             yield candidate
 
 
-def _unlisted(run: Run) -> list[Candidate]:
+def newest_by_name(run: Run) -> list[Candidate]:
     """All that lie in the directory, the newest first; of one number V2 is the newer."""
     old = [(_number(split_number(name)[1]), Candidate(name, version="v1")) for name in run.v1]
     new = [(_number(item.number), Candidate(item.prefix)) for item in run.checkpoints]

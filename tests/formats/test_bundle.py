@@ -18,7 +18,7 @@ from ckpttool.formats.entry import (
     SliceBudget,
     SliceSpec,
     _parse_any_slice,
-    _parse_slice,
+    parse_slice,
 )
 from ckpttool.formats.ordered_code import FULL
 from ckpttool.limits import Limits
@@ -326,7 +326,7 @@ def test_a_slice_read_in_place_is_read_as_in_any_spelling(raw: bytes, after: byt
         except CkpttoolError as error:
             return str(error)
 
-    assert read(_parse_slice) == read(_parse_any_slice)
+    assert read(parse_slice) == read(_parse_any_slice)
 
 
 # Slices of all entries together -------------------------------------------------------

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpttool.errors import CkpttoolError, NotFoundError, UnsupportedError
+from ckpttool.errors import CkpttoolError, NotFoundError
 from ckpttool.ops.latest import latest
 from tests.support.command import RunCli
 from tests.support.saved import save, write_state
@@ -144,11 +144,14 @@ def test_v1_beside_v2(corpus: Path, tmp_path: Path) -> None:
         (tmp_path / path.name).write_bytes(path.read_bytes())
     write_state(tmp_path, "checkpoint-447880")
     found = latest(str(tmp_path))
+    assert (found.prefix, found.step) == (f"{tmp_path}/checkpoint-447880", 447880)
+    os.truncate(tmp_path / "checkpoint-447880", 100_000)
+    found = latest(str(tmp_path))
     assert found.step == 462746
-    assert "which is a V1 checkpoint" in found.warnings[0]
+    assert "checkpoint-447880 is not whole" in found.warnings[0]
     for path in tmp_path.glob("checkpoint-462746*"):
         path.unlink()
-    assert isinstance(failure(str(tmp_path)), UnsupportedError)
+    assert failure(str(tmp_path)).id == "no-whole-checkpoint"
 
 
 def test_the_usual_case_lists_nothing(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

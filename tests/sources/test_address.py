@@ -13,7 +13,6 @@ from ckpttool.errors import (
     NotFoundError,
     PermissionDeniedError,
     UnsafeError,
-    UnsupportedError,
     UsageError,
 )
 from ckpttool.limits import Limits
@@ -556,31 +555,32 @@ def test_require_run(run_dir: Path, export: Path) -> None:
 
 # The corpus ---------------------------------------------------------------------------
 
-V1 = [
-    "v1-acrobot-adam",
-    "v1-acrobot-adam/checkpoint",
-    "v1-acrobot-adam/@latest",
-    "v1-acrobot-adam/model.ckpt",
-    "v1-acrobot-adam/model.ckpt.meta",
-    "v1-badhalfplustwo-abspath",
-    "v1-badhalfplustwo-abspath/export",
-    "v1-deepq-dotdot-path",
-    "v1-deepq-dotdot-path/karpathy_game.ckpt",
-    "v1-halfplustwo-sharded",
-    "v1-halfplustwo-sharded/export",
-    "v1-halfplustwo-sharded/export.meta",
-    "v1-halfplustwo-sharded/export-00000-of-00001",
-    "mixed-v1-v2-tdgammon/checkpoint-447880",
-    "mixed-v1-v2-tdgammon/checkpoint-447880.meta",
-    "mixed-v1-v2-tdgammon/@447880",
-]
-
-
-@pytest.mark.parametrize("address", V1)
-def test_v1_is_recognised(corpus: Path, address: str) -> None:
-    error = failure(str(corpus / address))
-    assert isinstance(error, UnsupportedError)
-    assert (error.id, error.exit_code) == ("v1-checkpoint", 12)
+@pytest.mark.parametrize(
+    ("address", "kind", "prefix"),
+    [
+        ("v1-acrobot-adam", "run", "model.ckpt"),
+        ("v1-acrobot-adam/checkpoint", "run", "model.ckpt"),
+        ("v1-acrobot-adam/@latest", "tf-v1", "model.ckpt"),
+        ("v1-acrobot-adam/model.ckpt", "tf-v1", "model.ckpt"),
+        ("v1-acrobot-adam/model.ckpt.meta", "tf-v1", "model.ckpt"),
+        ("v1-badhalfplustwo-abspath", "run", "export"),
+        ("v1-badhalfplustwo-abspath/export", "tf-v1", "export"),
+        ("v1-deepq-dotdot-path", "run", "karpathy_game.ckpt"),
+        ("v1-deepq-dotdot-path/karpathy_game.ckpt", "tf-v1", "karpathy_game.ckpt"),
+        ("v1-halfplustwo-sharded", "run", "export-?????-of-00001"),
+        ("v1-halfplustwo-sharded/export", "tf-v1", "export-?????-of-00001"),
+        ("v1-halfplustwo-sharded/export.meta", "tf-v1", "export-?????-of-00001"),
+        ("v1-halfplustwo-sharded/export-00000-of-00001", "tf-v1", "export-?????-of-00001"),
+        ("v1-halfplustwo-sharded/export-?????-of-00001", "tf-v1", "export-?????-of-00001"),
+        ("mixed-v1-v2-tdgammon/checkpoint-447880", "tf-v1", "checkpoint-447880"),
+        ("mixed-v1-v2-tdgammon/checkpoint-447880.meta", "tf-v1", "checkpoint-447880"),
+        ("mixed-v1-v2-tdgammon/@447880", "tf-v1", "checkpoint-447880"),
+    ],
+)
+def test_v1_in_the_corpus(corpus: Path, address: str, kind: str, prefix: str) -> None:
+    found = resolve(str(corpus / address))
+    assert (found.kind, found.prefix) == (kind, prefix)
+    assert found.version == ("v1" if kind == "run" or "@" in address else "v2")
 
 
 @pytest.mark.parametrize(

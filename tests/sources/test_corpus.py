@@ -29,11 +29,6 @@ UNREADABLE = {
     "derived-damaged-iris/truncated-index/model.ckpt": (20, "table-magic"),
     "derived-damaged-iris/zero-byte-index/model.ckpt": (20, "table-empty"),
     "keras3-mnist-keras/mnist.keras": (11, "foreign-format"),
-    "mixed-v1-v2-tdgammon/checkpoint-447880": (12, "v1-checkpoint"),
-    "v1-acrobot-adam": (12, "v1-checkpoint"),
-    "v1-badhalfplustwo-abspath": (12, "v1-checkpoint"),
-    "v1-deepq-dotdot-path": (12, "v1-checkpoint"),
-    "v1-halfplustwo-sharded/export": (12, "v1-checkpoint"),
 }
 
 #: Prefixes that can be listed, and some of whose variables cannot be read: how many, why.

@@ -161,7 +161,7 @@ def test_v1_checkpoints_are_named_not_taken_for_leftovers(tmp_path: Path) -> Non
     for name in ["old-1", "old-1.meta", "shd-00000-of-00002", "shd-00001-of-00002", "shd.meta"]:
         (tmp_path / name).write_bytes(b"x")
     run = look(tmp_path)
-    assert run.v1 == ("old-1", "shd-00000-of-00002")
+    assert run.v1 == ("old-1", "shd-?????-of-00002")
     assert not run.leftovers
 
 

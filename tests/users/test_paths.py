@@ -172,9 +172,10 @@ def test_d11_paths_relative_to_where_training_ran(
     run_cli: RunCli, corpus: Path, tmp_path: Path
 ) -> None:
     # The corpus's own file of this kind, whose checkpoint is of the first format.
-    error = refused(run_cli, corpus / "v1-deepq-dotdot-path")
-    assert (error["code"], error["id"]) == (12, "v1-checkpoint")
-    assert "v1-deepq-dotdot-path/karpathy_game.ckpt" in error["message"]
+    old = corpus / "v1-deepq-dotdot-path"
+    result = run_cli(["latest", old])
+    assert result.stdout == f"{old}/karpathy_game.ckpt\n"
+    assert "the state file says ../saved_models/karpathy_game.ckpt" in result.stderr
     save(tmp_path / "test", "model-0")
     write_state(tmp_path / "test", "test/model-0")  # joined: test/test/model-0
     for cwd in (tmp_path, tmp_path / "test", Path("/")):
