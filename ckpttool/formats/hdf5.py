@@ -154,7 +154,7 @@ class Hdf5File:
         A dataset with two names is given twice; a group that is met again is not entered.
 
         Raises:
-            LimitError: id ``limit``. CorruptError: a group cannot be read.
+            LimitError: id ``limit-hdf5``. CorruptError: a part of it cannot be read.
         """
         from h5py import h5d, h5g, h5o
 
@@ -199,7 +199,7 @@ class Hdf5File:
 
         Raises:
             CorruptError: it is there and cannot be read.
-            LimitError: id ``limit``: it is larger than ``limits.keras_config_bytes``.
+            LimitError: id ``limit-keras-config``: it is larger than ``limits.keras_config_bytes``.
         """
         from h5py import h5a
 
@@ -309,6 +309,7 @@ class Hdf5File:
                 f"an attribute of {self.file.path} is too large",
                 why=f"{what} claims {kind.get_size()} bytes, and the limit is {most}",
                 hint=f"CKPTTOOL_LIMITS=keras_config_bytes={kind.get_size()} allows it",
+                id="limit-keras-config",
             )
         value = np.empty(attribute.shape, kind.dtype)
         attribute.read(value)
@@ -387,6 +388,7 @@ class _Budget:
                 f"{self._path} has too many {what}",
                 why=f"more than {most}",
                 hint=f"CKPTTOOL_LIMITS={limit}={2 * count} allows more",
+                id="limit-hdf5",
             )
 
 

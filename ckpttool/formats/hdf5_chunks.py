@@ -75,7 +75,7 @@ class ChunkReader:
         dataset: one whose layout is ``chunked`` or ``compact``.
 
     Raises:
-        LimitError: id ``limit``: a chunk is over ``limits.hdf5_chunk_bytes``.
+        LimitError: id ``limit-hdf5``: a chunk is over ``limits.hdf5_chunk_bytes``.
         UnsupportedError: id ``hdf5-filter``.
     """
 
@@ -94,6 +94,7 @@ class ChunkReader:
                 f"the chunks of {dataset.path} are too large",
                 why=f"{self.nbytes} bytes each, and the limit is {most}",
                 hint=f"CKPTTOOL_LIMITS=hdf5_chunk_bytes={self.nbytes} allows them",
+                id="limit-hdf5",
             )
         self._keep = max(1, most // 4 // max(1, self.nbytes))
         unknown = [step for step in dataset.filters if step.code not in _OURS | _LIBRARY]

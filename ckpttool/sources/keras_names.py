@@ -36,7 +36,10 @@ _STEPS = frozenset({"iter", "iteration", "iterations"})
 #: there are. A ``*`` stands for any rank from 3 on.
 _CONVOLUTION: dict[int, tuple[str, ...]] = {2: ("kernel", "bias"), 1: ("kernel",)}
 _SEPARABLE: dict[int, tuple[str, ...]] = {3: ("depthwise_kernel", "pointwise_kernel", "bias")}
-_RECURRENT: dict[int, tuple[str, ...]] = {3: ("kernel", "recurrent_kernel", "bias"), 2: ("kernel", "recurrent_kernel")}
+_RECURRENT: dict[int, tuple[str, ...]] = {
+    3: ("kernel", "recurrent_kernel", "bias"),
+    2: ("kernel", "recurrent_kernel"),
+}
 _VARIABLES: dict[str, dict[int, tuple[str, ...]]] = {
     "dense": {2: ("kernel", "bias"), 1: ("kernel",)},
     **{f"conv{rank}d": _CONVOLUTION for rank in "123"},

@@ -51,6 +51,12 @@ CASES = [
     Case("two-shards/model.ckpt-42", "tf-v2", "name", "tower/kernel", 42),
     Case("dtypes/all", "tf-v2", "name", "array/string", None),
     Case("savedmodel", "savedmodel", "object", "embedding", None),
+    Case("keras-files/keras3.h5", "keras-h5", None, "embedding/embeddings", 3),
+    Case("keras-files/keras2-only.h5", "keras-h5", None, "embedding/embeddings", None),
+    Case("keras-files/keras3.weights.h5", "keras-weights", None, "embedding/embeddings", 3),
+    Case("keras-files/bfloat16.weights.h5", "keras-weights", None, "dense/kernel", None),
+    Case("keras-files/keras3.keras", "keras-v3", None, "embedding/embeddings", 3),
+    Case("keras-files/keras2.keras", "keras-v3", None, "embedding/embeddings", 3),
 ]
 
 
