@@ -189,7 +189,7 @@ def finish_interrupted(
     for found in list(directory.scan()):
         half_written = found.name == f"{COMMIT_JOURNAL}~"  # as `create` names what has no name
         left_over = found.name.startswith(NEW_PREFIX) and found.name not in kept
-        if (half_written or left_over) and found.kind == "file":
+        if (half_written or left_over) and found.kind != "directory":
             directory.remove(found)
     return journal is not None
 

@@ -113,7 +113,7 @@ def test_killed_at_every_moment_what_was_finished_is_kept(tmp_path, command, che
 
     kept = set()
     for _ in killed_at_every_change(prepare, work):
-        if any(name.endswith("-commit") or name.endswith(".index") for name in os.listdir(out)):
+        if any(name.endswith(("-commit", ".index")) for name in os.listdir(out)):
             break  # from here on the journal is carried out
         done = finished(out)
         with pytest.MonkeyPatch.context() as patch:
@@ -163,11 +163,7 @@ def test_a_link_in_its_place_is_not_followed(half_done, tmp_path):
     (left,) = left_over(out)
     left.rename(tmp_path / "elsewhere")
     left.symlink_to(tmp_path / "elsewhere")
-    try:
-        work(source, str(out / "m"), Options())
-    except CkpttoolError:
-        left.unlink()
-        work(source, str(out / "m"), Options())
+    work(source, str(out / "m"), Options())
     assert not any(path.is_symlink() for path in out.iterdir())
     assert verify(str(out / "m")).healthy
 
