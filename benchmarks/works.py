@@ -180,6 +180,40 @@ def _expect_figures(ours: str, theirs: str) -> None:
                 raise Failed(f"{mine} is not {other}")
 
 
+def _expect_rows(ours: str, theirs: str) -> None:
+    """Both sides say the same extremes, mean, deviation and norm of every variable."""
+    found: list[dict[str, list[float]]] = []
+    for path, first in ((ours, 4), (theirs, 1)):
+        with open(path, encoding="utf-8") as lines:
+            rows = [line.rstrip("\n").split("\t") for line in lines]
+        found.append({row[0]: list(map(float, row[first : first + 8])) for row in rows})
+    mine, others = found
+    if mine.keys() != others.keys() or len(mine) != GIGABYTE_TENSORS:
+        raise Failed(f"figures of {len(mine)} and {len(others)} variables")
+    for name, figures in mine.items():
+        for one, other in zip(figures, others[name], strict=True):
+            if abs(one - other) > 1e-9 * max(1.0, abs(other)):
+                raise Failed(f"{name}: {figures} is not {others[name]}")
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Figures and a histogram of every variable of a gigabyte in the page cache."""
+
+    name: str = "stats"
+    times: float = 3
+    memory_mb: float = 150
+
+    def measure(self, cache: Path, pairs: int) -> Result:
+        prefix = prepare(cache, "gigabyte")
+        comparison = compare(
+            [*CKPTTOOL, "stats", prefix], _theirs("stats.py", prefix), pairs, _expect_rows
+        )
+        target, misses = _judge(comparison, self.times, self.memory_mb)
+        work = f"`stats` of 1.008 GB in {GIGABYTE_TENSORS} variables, warm"
+        return Result(work, comparison, target, f"{comparison.times:.1f}×", tuple(misses))
+
+
 @dataclass(frozen=True, slots=True)
 class Diff:
     """Every value of two gigabytes in the page cache: all of them differ, or none does."""
@@ -213,6 +247,7 @@ WORKS: tuple[Work, ...] = (
     List("list-1m", "names-1000000", 1_000_000, times=12, memory_mb=110),
     LoadRows(),
     Verify(),
+    Stats(),
     Diff("diff", "moved-2"),
     Diff("diff-same", "moved-1"),
 )

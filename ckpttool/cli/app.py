@@ -27,6 +27,7 @@ COMMANDS = {
     "list": "List the variables: name, dtype, shape, bytes, shard, kind.",
     "load": "Print or save the values of chosen variables.",
     "diff": "Compare two sources: every difference at once.",
+    "stats": "Say what values variables have: extremes, mean, norm, zeros, NaN, Inf, histogram.",
     "verify": "Check structure and every checksum.",
     "state": "Show the state file of a run, and what is wrong with it.",
     "latest": "Print the newest whole checkpoint of a run.",
@@ -45,7 +46,7 @@ COMMANDS = {
 ALIASES = {"ls": "list", "get": "load"}
 #: The order and the headings of ``--help``.
 SECTIONS = {
-    "Look and check": ("inspect", "list", "load", "diff", "verify", "state", "latest"),
+    "Look and check": ("inspect", "list", "load", "diff", "stats", "verify", "state", "latest"),
     "Keep and remove": ("rm", "prune"),
     "Write": ("cp", "mv", "repartition", "edit", "average", "merge"),
     "Help": ("explain", "doctor", "completion"),

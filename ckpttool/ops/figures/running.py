@@ -206,12 +206,14 @@ class _Running:
         total = self.finite + size
         share = size / total
         apart = mean - self._mean
-        self._squares += squares + apart * apart * self.finite * share
-        self._mean = (
-            self._mean * (1 - share) + mean * share
-            if math.isinf(apart)
-            else (self._mean + apart * share)
-        )
+        if not self.finite:
+            self._mean, self._squares = mean, squares
+        elif math.isinf(apart):
+            self._mean = self._mean * (1 - share) + mean * share
+            self._squares = math.inf
+        else:
+            self._mean += apart * share
+            self._squares += squares + apart * apart * self.finite * share
         self.finite = total
 
     def _add_codes(self, block: Values) -> None:
@@ -221,20 +223,21 @@ class _Running:
                 return
             self._codes = Codes(_BLOCK)
             if self._few is not None:
-                self._code(self._few)
-        self._code(block)
+                self._code(self._codes, self._few)
+        self._code(self._codes, block)
 
-    def _code(self, block: Values) -> None:
-        assert self._codes is not None, "the caller made it"
-        if block.dtype == np.float32:
-            self._codes.add32(block.view(np.float32))
+    def _code(self, codes: Codes, values: Values) -> None:
+        if values.dtype == np.float32:
+            codes.add32(values.view(np.float32))
         else:
-            self._codes.add64(block.astype(np.float64, copy=False))
+            codes.add64(values.astype(np.float64, copy=False))
 
     def histogram(self) -> Histogram | None:
         """The histogram; None where one pass was not enough."""
         assert self.low is not None, "the caller has seen finite values"
         assert self.high is not None
+        if self.low == self.high:
+            return Histogram((self.low, self.high), (self.finite,))
         if self._codes is not None:
             return self._codes.histogram(self.low, self.high)
         assert self._few is not None, "what is not few has codes"
