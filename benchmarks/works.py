@@ -188,7 +188,7 @@ def _expect_rows(ours: str, theirs: str) -> None:
             rows = [line.rstrip("\n").split("\t") for line in lines]
         found.append({row[0]: list(map(float, row[first : first + 8])) for row in rows})
     mine, others = found
-    if mine.keys() != others.keys() or len(mine) != GIGABYTE_TENSORS:
+    if mine.keys() != others.keys() or not mine:
         raise Failed(f"figures of {len(mine)} and {len(others)} variables")
     for name, figures in mine.items():
         for one, other in zip(figures, others[name], strict=True):
