@@ -29,6 +29,10 @@ _COMPARED = 20_000
 _CUTOFF = 0.6
 
 
+#: What stands before and behind a component of a name, and the shape of the variable.
+_Hole = tuple[str, str, tuple[int, ...] | None]
+
+
 class Suggestions(NamedTuple):
     """Pairs, the rules that several of them follow, and what no pair was found for."""
 
@@ -49,7 +53,7 @@ def suggest(only_a: Sequence[Only], only_b: Sequence[Only]) -> Suggestions:
 
 def rename_rule(rule: Rule, others: Iterable[str]) -> str | None:
     """The rule as ``edit --rename`` takes it; None where it would change one of ``others``."""
-    old = re.escape(rule.a).replace("#", r"\#")
+    old = re.escape(rule.a)  # the sign around the expression too
     new = re.sub(r"[\\&#]", r"\\\g<0>", rule.b)
     if rule.where == "prefix":
         if any(name.startswith(rule.a) for name in others):
@@ -106,23 +110,19 @@ class _Finder:
                 self._rules.append(Rule("prefix", old, new, found))
 
     def by_component(self) -> None:
-        """Names that are the same but for one component."""
-        holes: dict[tuple[str, str], str | None] = {}
-        for name in self._b:
-            for hole, _ in _holes(name):
-                holes[hole] = None if hole in holes else name
-        seen: Counter[tuple[str, str]] = Counter()
-        for name in self._a:
-            seen.update(hole for hole, _ in _holes(name))
+        """Names of one shape that are the same but for one component."""
+        holes: dict[_Hole, str | None] = {}
+        for one in self._b.values():
+            for hole, _ in _holes(one):
+                holes[hole] = None if hole in holes else one.name
+        seen = Counter(hole for one in self._a.values() for hole, _ in _holes(one))
         found: Counter[tuple[str, str]] = Counter()
-        for name in list(self._a):
-            for hole, component in _holes(name):
+        for name, one in list(self._a.items()):
+            for hole, component in _holes(one):
                 target = holes.get(hole)
                 if not target or seen[hole] > 1 or target not in self._b:
                     continue
-                if not self._alike(name, target):
-                    continue
-                before, after = hole
+                before, after, _ = hole
                 other = target[len(before) : len(target) - len(after)]
                 self._pair(name, target, f"`{component}` is `{other}` in B")
                 found[component, other] += 1
@@ -170,15 +170,16 @@ def _starts(name: str) -> Iterator[int]:
         at = name.find("/", at) + 1 or -1
 
 
-def _holes(name: str) -> Iterator[tuple[tuple[str, str], str]]:
+def _holes(one: Only) -> Iterator[tuple[_Hole, str]]:
     """For each component: what stands around it, and itself. One alone stands nowhere."""
+    name = one.name
     starts = list(_starts(name))
     if len(starts) < 2:
         return
     for start in starts:
         stop = name.find("/", start)
         stop = len(name) if stop < 0 else stop
-        yield (name[:start], name[stop:]), name[start:stop]
+        yield (name[:start], name[stop:], one.shape), name[start:stop]
 
 
 def _best(scores: Iterable[tuple[float, str, str]], of: int) -> dict[str, str]:
