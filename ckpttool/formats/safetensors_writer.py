@@ -18,6 +18,7 @@ from ckpttool.formats.named_array import (
     refuse_dtypes,
     require_distinct,
 )
+from ckpttool.formats.packing import pack_halves
 from ckpttool.formats.safetensors_dtypes import BY_TENSORFLOW, RANKS
 from ckpttool.model import numel
 
@@ -123,10 +124,7 @@ def _packed(pieces: Iterable[bytes]) -> Iterator[bytes]:
         data = left + piece
         even = len(data) & ~1
         left = data[even:]
-        low = int.from_bytes(data[0:even:2], "little")
-        high = int.from_bytes(data[1:even:2], "little")
-        mask = int.from_bytes(b"\x0f" * (even // 2), "little")
-        yield ((low & mask) | (high & mask) << 4).to_bytes(even // 2, "little")
+        yield pack_halves(data[:even])
 
 
 def _is_utf8(text: str) -> bool:

@@ -57,6 +57,8 @@ CASES = [
     Case("keras-files/bfloat16.weights.h5", "keras-weights", None, "dense/kernel", None),
     Case("keras-files/keras3.keras", "keras-v3", None, "embedding/embeddings", 3),
     Case("keras-files/keras2.keras", "keras-v3", None, "embedding/embeddings", 3),
+    Case("arrays/model.safetensors", "safetensors", None, "embedding", 42),
+    Case("arrays/model-7.npz", "npz", None, "embedding", 42),
 ]
 
 
