@@ -8,11 +8,11 @@ not know survive (TensorFlow itself drops them).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from ckpttool.formats.bundle import SliceSpec
-from ckpttool.formats.crc32c import crc, extend, mask
+from ckpttool.formats.crc32c import extend, mask
 from ckpttool.formats.ordered_code import FULL
 from ckpttool.formats.wire import FIXED32, LENGTH, VARINT, encode_varint, fields
 
@@ -20,6 +20,7 @@ __all__ = [
     "encode_entry",
     "encode_header",
     "encode_string",
+    "encode_strings",
     "patch_dtype",
     "patch_entry",
     "patch_header",
@@ -120,11 +121,26 @@ def encode_string(value: bytes, *, big_endian: bool = False) -> tuple[bytes, int
     The checksum is of the length as a word and what follows it, not of the stored bytes
     (tensor_bundle.cc: WriteStringTensor).
     """
+    head, crc32c, _ = encode_strings((value,), big_endian=big_endian)
+    return head + value, crc32c
+
+
+def encode_strings(values: Sequence[bytes], *, big_endian: bool = False) -> tuple[bytes, int, int]:
+    """What stands before strings in their payload; its masked checksum, and its size.
+
+    Before them stand their lengths and a checksum of these; checksums are as of
+    ``encode_string``.
+    """
     order: Literal["little", "big"] = "big" if big_endian else "little"
-    lengths = crc(len(value).to_bytes(4 if len(value) < 2**32 else 8, order))
+    lengths = 0
+    for value in values:
+        lengths = extend(lengths, len(value).to_bytes(4 if len(value) < 2**32 else 8, order))
     stored = mask(lengths).to_bytes(4, order)
-    payload = encode_varint(len(value)) + stored + value
-    return payload, mask(extend(extend(lengths, stored), value))
+    head = b"".join(encode_varint(len(value)) for value in values) + stored
+    total = extend(lengths, stored)
+    for value in values:
+        total = extend(total, value)
+    return head, mask(total), len(head) + sum(map(len, values))
 
 
 def patch_header(raw: bytes, num_shards: int) -> bytes:

@@ -16,14 +16,16 @@ from ckpttool.errors import RefusedError, UsageError
 from ckpttool.formats.dtypes import BY_NUMBER, dtype_name, numpy_dtype
 from ckpttool.formats.elements import swap_words
 from ckpttool.model import shape_text
-from ckpttool.ops.rewrite.destination import destination
+from ckpttool.ops.rewrite.destination import destination, prefix_of
+from ckpttool.ops.rewrite.from_source import bundle_from
 from ckpttool.ops.rewrite.layout import StoredPart, Variable, content_of
 from ckpttool.ops.rewrite.run import Change, Options, RewriteResult, carry_out, finish_pending
 from ckpttool.ops.rewrite.slicing import Layout
 from ckpttool.ops.rewrite.stream import stream
-from ckpttool.ops.rewrite.tensors import Bundle, Computed, Content, Tensor, read_bundle
+from ckpttool.ops.rewrite.tensors import Bundle, Computed, Content, Tensor
 from ckpttool.sources.address import resolve
-from ckpttool.sources.v2 import BundleSource, open_resolved
+from ckpttool.sources.base import Source
+from ckpttool.sources.registry import open_resolved
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,8 +34,6 @@ __all__ = ["average"]
 
 #: Elements of every source that are summed at once: they stay in the processor's cache.
 _ELEMENTS = 2**16
-#: More than all pieces that are held at once, of 32 sources.
-_POOL = 2**24
 #: Differences that one error names; the rest are counted.
 _NAMED = 10
 
@@ -55,13 +55,12 @@ def average(
         CkpttoolError: as reading the sources and ``carry_out``.
     """
     shares = _shares(addresses, weights)
-    _keep_memory()
     pending = [] if options.dry_run else finish_pending(to)
     with ExitStack() as opened:
         found = [resolve(address, options.limits) for address in addresses]
         sources = [opened.enter_context(open_resolved(one, options.limits)) for one in found]
-        where = destination(to, found[-1].prefix)
-        bundles = [read_bundle(source) for source in sources]
+        where = destination(to, prefix_of(found[-1]))
+        bundles = [bundle_from(source) for source in sources]
         tables = [_variables(bundle) for bundle in bundles]
         _require_alike(sources, tables)
         changes = _average(sources[-1], bundles, tables, shares)
@@ -69,17 +68,6 @@ def average(
         location = " ".join(source.location for source in sources)
         notes = [*pending, *(note for one in found for note in one.notes)]
         return carry_out(location, bundles[-1], where, changes, options, notes=notes)
-
-
-def _keep_memory() -> None:
-    """Have glibc keep what is freed, up to ``_POOL``, instead of giving it back.
-
-    It does so once a larger block was freed (mallopt(3), M_MMAP_THRESHOLD), and pieces that
-    are read and dropped by the thousand then cost no page faults: 0.3 of 0.8 seconds for a
-    gigabyte. Elsewhere this does nothing.
-    """
-    block = bytes(_POOL)
-    del block
 
 
 def _shares(addresses: Sequence[str], weights: Sequence[float] | None) -> list[float]:
@@ -106,7 +94,7 @@ def _variables(bundle: Bundle) -> dict[bytes, Variable]:
 
 
 def _require_alike(
-    sources: Sequence[BundleSource], tables: Sequence[Mapping[bytes, Variable]]
+    sources: Sequence[Source], tables: Sequence[Mapping[bytes, Variable]]
 ) -> None:
     last, name = tables[-1], sources[-1].location
     wrong = []
@@ -135,7 +123,7 @@ def _require_alike(
 
 
 def _average(
-    last: BundleSource,
+    last: Source,
     bundles: Sequence[Bundle],
     tables: Sequence[Mapping[bytes, Variable]],
     shares: Sequence[float],

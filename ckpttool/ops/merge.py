@@ -14,13 +14,15 @@ from typing import Literal
 from ckpttool.errors import RefusedError, UsageError
 from ckpttool.formats.object_graph import OBJECT_GRAPH_KEY
 from ckpttool.formats.sstable import quote_key
-from ckpttool.ops.rewrite.destination import destination
+from ckpttool.ops.rewrite.destination import destination, prefix_of
+from ckpttool.ops.rewrite.from_source import bundle_from
 from ckpttool.ops.rewrite.gathering import gather
 from ckpttool.ops.rewrite.run import Change, Options, RewriteResult, carry_out, finish_pending
 from ckpttool.ops.rewrite.slice_rules import glob
-from ckpttool.ops.rewrite.tensors import Bundle, Owner, Tensor, read_bundle
+from ckpttool.ops.rewrite.tensors import Bundle, Owner, Tensor
 from ckpttool.sources.address import resolve
-from ckpttool.sources.v2 import BundleSource, open_resolved
+from ckpttool.sources.base import Source
+from ckpttool.sources.registry import open_resolved
 
 __all__ = ["OnConflict", "merge"]
 
@@ -63,10 +65,10 @@ def merge(
     with ExitStack() as opened:
         found = [resolve(address, options.limits) for address in addresses]
         sources = [opened.enter_context(open_resolved(one, options.limits)) for one in found]
-        where = destination(to, found[0].prefix)
-        bundles = [read_bundle(source) for source in sources]
+        where = destination(to, prefix_of(found[0]))
+        bundles = [bundle_from(source) for source in sources]
         wanted = _wanted(sources, bundles, take)
-        changes = _settle(sources, wanted, [one.prefix for one in found], on_conflict)
+        changes = _settle(sources, wanted, [prefix_of(one) for one in found], on_conflict)
         pieces = [
             (source.location, _only(bundle, keep))
             for source, bundle, keep in zip(sources, bundles, wanted, strict=True)
@@ -83,7 +85,7 @@ Wanted = dict[bytes, bytes]
 
 
 def _wanted(
-    sources: Sequence[BundleSource], bundles: Sequence[Bundle], take: Sequence[str]
+    sources: Sequence[Source], bundles: Sequence[Bundle], take: Sequence[str]
 ) -> list[Wanted]:
     """What each source contributes before conflicts are looked at."""
     patterns: dict[int, list[tuple[str, Callable[[str], bool]]]] = defaultdict(list)
@@ -127,7 +129,7 @@ def _wanted(
 
 
 def _settle(
-    sources: Sequence[BundleSource],
+    sources: Sequence[Source],
     wanted: list[Wanted],
     prefixes: Sequence[str],
     on_conflict: OnConflict,
@@ -159,7 +161,7 @@ def _settle(
     return changes
 
 
-def _conflict(sources: Sequence[BundleSource], conflicts: dict[bytes, list[int]]) -> RefusedError:
+def _conflict(sources: Sequence[Source], conflicts: dict[bytes, list[int]]) -> RefusedError:
     named = [
         f"{quote_key(key)} in {' and '.join(sources[number].location for number in numbers)}"
         for key, numbers in sorted(conflicts.items())[:_NAMED]
@@ -194,7 +196,7 @@ def _only(bundle: Bundle, wanted: Wanted) -> Bundle:
     return Bundle(tensors, owners, bundle.header, bundle.big_endian, bundle.shards, bundle.inputs)
 
 
-def _graph_note(sources: Sequence[BundleSource], wanted: Sequence[Wanted]) -> list[str]:
+def _graph_note(sources: Sequence[Source], wanted: Sequence[Wanted]) -> list[str]:
     """What to know where not every variable is in the object graph that was kept."""
     objects = [number for number, source in enumerate(sources) if source.style == "object"]
     graph = OBJECT_GRAPH_KEY.encode()

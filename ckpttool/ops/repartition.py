@@ -14,7 +14,8 @@ from typing import Literal
 from ckpttool.errors import LimitError, NotFoundError, UnsupportedError, UsageError
 from ckpttool.formats.dtypes import dtype_name
 from ckpttool.formats.graph_devices import variable_tasks
-from ckpttool.ops.rewrite.destination import destination
+from ckpttool.ops.rewrite.destination import destination, prefix_of
+from ckpttool.ops.rewrite.from_source import bundle_from
 from ckpttool.ops.rewrite.gathering import gather
 from ckpttool.ops.rewrite.placing import (
     Strategy,
@@ -28,12 +29,13 @@ from ckpttool.ops.rewrite.placing import (
 from ckpttool.ops.rewrite.run import Change, Options, RewriteResult, carry_out, finish_pending
 from ckpttool.ops.rewrite.slice_rules import glob, parse_placement, parse_slice
 from ckpttool.ops.rewrite.slicing import RESTORABLE, Cut, Form, cut, join_literal
-from ckpttool.ops.rewrite.tensors import Bundle, read_bundle
+from ckpttool.ops.rewrite.tensors import Bundle
 from ckpttool.policy.partition import Part, fixed
 from ckpttool.policy.placement import Piece
 from ckpttool.sources.address import Resolved, resolve
+from ckpttool.sources.base import Source
 from ckpttool.sources.filenames import graph_name
-from ckpttool.sources.v2 import BundleSource, open_resolved
+from ckpttool.sources.registry import open_resolved
 from ckpttool.storage import open_directory
 
 __all__ = ["By", "Repartition", "repartition"]
@@ -95,7 +97,7 @@ def repartition(
     with ExitStack() as opened:
         found = [resolve(address, options.limits) for address in addresses]
         sources = [opened.enter_context(open_resolved(one, options.limits)) for one in found]
-        where = destination(to, found[0].prefix)
+        where = destination(to, prefix_of(found[0]))
         bundle = _gathered(sources)
         changes = _relayout(bundle, asked)
         changes += _placed(bundle, asked, found[0])
@@ -111,8 +113,8 @@ def repartition(
         )
 
 
-def _gathered(sources: Sequence[BundleSource]) -> Bundle:
-    bundles = [(source.location, read_bundle(source)) for source in sources]
+def _gathered(sources: Sequence[Source]) -> Bundle:
+    bundles = [(source.location, bundle_from(source)) for source in sources]
     return bundles[0][1] if len(bundles) == 1 else gather(bundles)
 
 

@@ -126,6 +126,10 @@ class ListedSource:
             id="dtype-unsupported",
         )
 
+    def opened(self) -> Sequence[ReadableFile]:
+        """The open files, for whoever has to know whether they are still the same."""
+        return self._files
+
     # Source ---------------------------------------------------------------------------
 
     def variables(self, *, named: bool = True) -> Iterator[Variable]:

@@ -92,6 +92,7 @@ class V1Source(ListedSource):
         self.files: dict[int, V1File] = {}
         self._missing: list[str] = []
         self._parts: dict[str, list[_Part]] = {}
+        self._last: _Readers | None = None
         try:
             self._open_files(resolved.prefix)
             self.publish(self._all_variables())
@@ -189,6 +190,10 @@ class V1Source(ListedSource):
         except CkpttoolError:
             return 0
 
+    def specs(self, variable: Variable) -> tuple[SliceSpec, ...]:
+        """Its slices as they are spelled in the file, on which their keys depend."""
+        return tuple(part.spec for part in self._parts[variable.key])
+
     def shards(self) -> Sequence[Shard]:
         there = list(super().shards())
         return there + [Shard(path, None, 0, present=False) for path in self._missing]
@@ -237,8 +242,15 @@ class V1Source(ListedSource):
         boxes = self._boxes(variable)
         require_cover(variable.name, selection, boxes)
         # Parts are summed up as a whole; for some rows out of gigabytes nobody would wait.
-        readers = _Readers(self, variable, check=check and selection.is_whole)
+        readers = self._readers(variable, check=check and selection.is_whole)
         yield from pieces(selection, self._fixed(variable).size, boxes, readers.read)
+
+    def _readers(self, variable: Variable, *, check: bool) -> _Readers:
+        """Those of the last time, where it was the same variable: they may have decoded it."""
+        last = self._last
+        if last is None or last.variable != variable or last.check < check:
+            last = self._last = _Readers(self, variable, check=check)
+        return last
 
     def _strings(self, variable: Variable, selection: Selection, *, check: bool) -> list[bytes]:
         from ckpttool.sources.assemble import locate, require_cover, scatter
@@ -304,9 +316,9 @@ class _Readers:
     """Reads ranges of the parts of one variable; keeps some of what it had to decode."""
 
     def __init__(self, source: V1Source, variable: Variable, *, check: bool) -> None:
+        self.variable = variable
+        self.check = check
         self._source = source
-        self._variable = variable
-        self._check = check
         self._kept: OrderedDict[int, tuple[int, ReadPart]] = OrderedDict()
         self._size = 0
 
@@ -314,9 +326,7 @@ class _Readers:
         """Bytes of part ``number``, from its own start."""
         kept = self._kept.get(number)
         if kept is None:
-            kept = self._kept[number] = self._source.reader(
-                self._variable, number, check=self._check
-            )
+            kept = self._kept[number] = self._source.reader(self.variable, number, check=self.check)
             self._size += kept[0]
             while self._size > _KEPT and len(self._kept) > 1:
                 _, (dropped, _) = self._kept.popitem(last=False)

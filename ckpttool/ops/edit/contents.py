@@ -17,7 +17,9 @@ from ckpttool.formats.saved_names import saved_under
 from ckpttool.formats.sstable import quote_key
 from ckpttool.limits import Limits
 from ckpttool.model import Kind
-from ckpttool.ops.rewrite.tensors import Bundle, Computed, Input, Owner, Tensor, read_bundle
+from ckpttool.ops.rewrite.from_source import bundle_from
+from ckpttool.ops.rewrite.tensors import Bundle, Computed, Input, Owner, Tensor
+from ckpttool.sources.base import Source
 from ckpttool.sources.graph_walk import WalkedGraph, walk_graph
 from ckpttool.sources.naming import GraphNames, label_of_name
 from ckpttool.sources.v2 import BundleSource
@@ -179,7 +181,9 @@ class Contents:
             return tensor
         data = patch_object_graph(self.graph.data, self.graph.parsed, self.graph.patch)
         payload, crc32c = encode_string(data, big_endian=self.big_endian)
-        return tensor._replace(content=Computed(lambda: iter((payload,)), len(payload), crc32c, True))
+        return tensor._replace(
+            content=Computed(lambda: iter((payload,)), len(payload), crc32c, for_threads=True)
+        )
 
     def _require_different(self) -> None:
         known: dict[str, Item] = {}
@@ -199,18 +203,18 @@ def _place(entry: tuple[int, Tensor]) -> tuple[int, int]:
     return entry[1].shard, entry[0]
 
 
-def read_contents(source: BundleSource, limits: Limits) -> Contents:
+def read_contents(source: Source, limits: Limits) -> Contents:
     """Everything of an open checkpoint.
 
     Raises:
         CorruptError: id ``object-graph-malformed``: an object-based checkpoint whose graph
             cannot be read cannot be edited consistently.
-        CkpttoolError: as ``read_bundle``.
+        CkpttoolError: as ``bundle_from``.
     """
-    bundle = read_bundle(source)
+    bundle = bundle_from(source)
     graph = None
     names = None
-    if source.style == "object":
+    if isinstance(source, BundleSource) and source.style == "object":
         data = source.graph_bytes()
         parsed = parse_object_graph(data, limits)
         graph = EditedGraph(data, parsed, walk_graph(parsed))

@@ -30,12 +30,13 @@ from ckpttool.ops.edit.rules import Exact, Rule, parse_rename
 from ckpttool.ops.edit.select import drop, keep, require_something, settle_graph, strip_optimizer
 from ckpttool.ops.edit.slots import link_slots
 from ckpttool.ops.edit.unmatched import Unmatched
-from ckpttool.ops.rewrite.destination import Destination, destination
+from ckpttool.ops.rewrite.destination import Destination, destination, prefix_of
+from ckpttool.ops.rewrite.from_source import bundle_from
 from ckpttool.ops.rewrite.run import Change, Options, RewriteResult, carry_out, finish_pending
-from ckpttool.ops.rewrite.tensors import Bundle, Input, read_bundle
+from ckpttool.ops.rewrite.tensors import Bundle, Input
 from ckpttool.sources.address import Resolved, resolve
 from ckpttool.sources.filenames import graph_name
-from ckpttool.sources.v2 import open_resolved
+from ckpttool.sources.registry import open_resolved
 from ckpttool.storage import open_directory
 
 __all__ = ["Edit", "edit"]
@@ -108,7 +109,7 @@ def edit(address: str, to: str, asked: Edit, options: Options) -> RewriteResult:
     with ExitStack() as opened:
         found = resolve(address, options.limits)
         source = opened.enter_context(open_resolved(found, options.limits))
-        where = destination(to, found.prefix)
+        where = destination(to, prefix_of(found))
         contents = read_contents(source, options.limits)
         link_slots(contents)
         before = contents.nbytes
@@ -214,7 +215,7 @@ def _require_same_variables(where: Destination, bundle: Bundle, options: Options
         RefusedError: id ``edit-saved-model``.
     """
     with open_resolved(resolve(where.saved_model, options.limits), options.limits) as present:
-        theirs = _signatures(read_bundle(present))
+        theirs = _signatures(bundle_from(present))
     ours = _signatures(bundle)
     different = sorted(
         name for name in theirs.keys() | ours.keys() if theirs.get(name) != ours.get(name)

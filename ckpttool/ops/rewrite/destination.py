@@ -11,7 +11,15 @@ import shlex
 from dataclasses import dataclass
 
 from ckpttool.errors import NotFoundError, RefusedError, UsageError
-from ckpttool.sources.filenames import graph_name, index_name, join, shard_name, split_part
+from ckpttool.sources.address import Resolved
+from ckpttool.sources.filenames import (
+    graph_name,
+    index_name,
+    is_sharded_v1,
+    join,
+    shard_name,
+    split_part,
+)
 from ckpttool.storage import stat_path
 from ckpttool.storage.base import Directory
 
@@ -22,6 +30,7 @@ __all__ = [
     "folder_of",
     "in_the_way",
     "is_checkpoint_file",
+    "prefix_of",
 ]
 
 _SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
@@ -93,6 +102,13 @@ def destination(address: str, source_prefix: str) -> Destination:
         parent, inner = os.path.split(os.path.abspath(folder or "."))
         saved_model = parent if inner == _VARIABLES and _is_saved_model(parent) else ""
     return Destination(folder or ".", prefix, saved_model)
+
+
+def prefix_of(found: Resolved) -> str:
+    """The prefix that what is made of a source gets in a directory: its own, or its stem."""
+    if found.kind in {"checkpoint", "run", "savedmodel", "tf-v1"}:
+        return is_sharded_v1(found.prefix) or found.prefix
+    return os.path.splitext(found.prefix)[0]
 
 
 def folder_of(address: str) -> str | None:

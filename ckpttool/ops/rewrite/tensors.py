@@ -73,12 +73,15 @@ class Computed(NamedTuple):
 
     ``crc32c`` is the masked checksum where it is not that of the bytes: of strings, which
     are known before. ``for_threads`` says that other contents may be read or made meanwhile.
+    ``read`` gives ``size`` bytes of whole elements from ``offset``, where that can be had
+    without all before them: such a content can be cut and joined.
     """
 
     chunks: Callable[[], Iterator[bytes]]
     nbytes: int
     crc32c: int | None = None
     for_threads: bool = False
+    read: Callable[[int, int], bytes] | None = None
 
 
 Content = Stored | Joined | Computed
