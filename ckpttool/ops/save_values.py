@@ -9,12 +9,11 @@ text is made by ``ops/value_text.py`` and ``ops/value_json.py``.
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from ckpttool.errors import ChangedError, NotFoundError, UsageError
+from ckpttool.errors import ChangedError, UsageError
 from ckpttool.formats.named_array import NamedArray, not_representable
 
 if TYPE_CHECKING:
@@ -101,27 +100,10 @@ def save(
         UnsafeError: id ``unsafe-member``.
         CkpttoolError: from reading or writing.
     """
-    from ckpttool.storage import open_directory, stat_path
+    from ckpttool.ops.output_file import output_place
 
     _check(loaded, format)
-    folder, name = os.path.split(path)
-    above = stat_path(folder or ".")
-    if above is None or above.kind != "directory":
-        raise NotFoundError(
-            f"cannot write {path}",
-            why=f"there is no directory {folder}",
-            hint=f"mkdir -p {shlex.quote(folder)}",
-            id="destination-directory",
-        )
-    with open_directory(folder) as directory:
-        there = directory.stat(name) if name else None
-        if not name or (there and there.kind in {"directory", "other"}):
-            raise UsageError(
-                f"{path} cannot be written",
-                why="it is no regular file, but a directory or a device",
-                hint="give the name of a file; -o - writes to standard output",
-                id="output-not-a-file",
-            )
+    with output_place(path) as (directory, name):
         while True:
             with directory.create(name, overwrite=overwrite) as file:
                 try:
