@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ckpttool.errors import NoSpaceError
 from ckpttool.ops.rewrite.linking import linked_entries, take_in, whole_file
+from ckpttool.ops.rewrite.memory import keep_memory
 from ckpttool.ops.rewrite.part_sums import PartSums
 from ckpttool.ops.rewrite.recipes import recipes
 from ckpttool.ops.rewrite.shard_writer import Reporter, ShardWriter
@@ -99,6 +100,7 @@ class DataFiles:
             CorruptError: id ``checksum-mismatch``.
             CkpttoolError: as reading and writing files.
         """
+        keep_memory()
         made = in_order(
             self._make,
             range(self._shards),

@@ -21,7 +21,7 @@ from ckpttool.storage.base import NewFile
 __all__ = ["Reporter", "ShardWriter", "Stopped"]
 
 #: Bytes read at once where they pass through this process, as in ``storage.copying``.
-_WINDOW = 2**20
+_WINDOW = 2**19
 #: Bytes copied between two calls of ``progress``.
 _REPORT = 64 * 2**20
 #: A range up to this is small.
