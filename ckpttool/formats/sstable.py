@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import ge
 from typing import NamedTuple
 
@@ -110,6 +110,11 @@ class Table:
     def block_count(self) -> int:
         """Data blocks that the index block names."""
         return len(self._handles)
+
+    @property
+    def handles(self) -> Sequence[Handle]:
+        """Where they lie."""
+        return self._handles
 
     def blocks(self, damaged: Damaged | None = None) -> Iterator[list[Item]]:
         """All entries in key order, in lists of at most some thousand; never an empty list.

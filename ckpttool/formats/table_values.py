@@ -8,6 +8,7 @@ A compressed block has to be expanded as a whole. Knows keys and bytes only.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,10 +20,9 @@ from ckpttool.formats.wire import read_varint
 from ckpttool.limits import Limits
 from ckpttool.storage.base import ReadableFile
 
-__all__ = ["TRAILER_BYTES", "TableValues", "Value"]
+__all__ = ["TableValues", "Value"]
 
-#: Behind each block: a byte that says how it is compressed, and its checksum.
-TRAILER_BYTES = 5
+_CHECKSUM_BYTES = 4
 #: A block up to this is read whole, and kept until another one is.
 _HELD = 2**20
 _PIECE = 2**20
@@ -83,12 +83,43 @@ class TableValues:
             return None
         if handle.size <= _HELD:
             return self._held(self.table.get(key))
-        if self._file.pread(handle.offset + handle.size, 1) != b"\0":
+        if self._is_compressed(handle):
             return self._held(self._expanded().get(key))
-        if check and handle.offset not in self._summed:
-            self._sum(handle)
-            self._summed.add(handle.offset)
-        return self._walk(key, handle)
+        if check:
+            self.sum(handle)
+        for found, start, end in self._entries(handle):
+            if found >= key:
+                return Value(self._bytes, start, end) if found == key else None
+        return None
+
+    def sum(self, handle: Handle) -> None:
+        """Compare a block with its checksum, once; raises as ``pieces``."""
+        if handle.offset not in self._summed:
+            for _ in self.pieces(handle):
+                pass
+
+    def pieces(self, handle: Handle) -> Iterator[bytes]:
+        """A block as it is stored, compared with its checksum at the end.
+
+        Raises:
+            CorruptError: id ``block-checksum``.
+        """
+        end = handle.offset + handle.size + 1  # with the byte that says how it is compressed
+        found = 0
+        for start in range(handle.offset, end, _PIECE):
+            piece = self._file.pread(start, min(_PIECE, end - start))
+            found = extend(found, piece)
+            yield piece
+        stored = int.from_bytes(self._file.pread(end, _CHECKSUM_BYTES), "little")
+        if mask(found) != stored:
+            raise CorruptError(
+                f"{self._file.path} is damaged",
+                why=f"the block in bytes {handle.offset} to {handle.end} has checksum "
+                f"{mask(found):08x}, and {stored:08x} is stored",
+                hint="take the file from another copy",
+                id="block-checksum",
+            )
+        self._summed.add(handle.offset)
 
     def _held(self, value: bytes | None) -> Value | None:
         if value is None:
@@ -103,23 +134,11 @@ class TableValues:
             self._expanding = Table(self._file, limits)
         return self._expanding
 
-    def _sum(self, handle: Handle) -> None:
-        end = handle.offset + handle.size + 1
-        found = 0
-        for start in range(handle.offset, end, _PIECE):
-            found = extend(found, self._file.pread(start, min(_PIECE, end - start)))
-        stored = int.from_bytes(self._file.pread(end, TRAILER_BYTES - 1), "little")
-        if mask(found) != stored:
-            raise CorruptError(
-                f"{self._file.path} is damaged",
-                why=f"the block in bytes {handle.offset} to {handle.end} has checksum "
-                f"{mask(found):08x}, and {stored:08x} is stored",
-                hint="take the file from another copy",
-                id="block-checksum",
-            )
+    def _is_compressed(self, handle: Handle) -> bool:
+        return self._file.pread(handle.offset + handle.size, 1) != b"\0"
 
-    def _walk(self, key: bytes, handle: Handle) -> Value | None:
-        """Go over the entries of a plain block, header by header."""
+    def _entries(self, handle: Handle) -> Iterator[tuple[bytes, int, int]]:
+        """The keys of a plain block, and where in the file their values are."""
         get = self._bytes.get
         stop = handle.offset + handle.size - 4
         stop -= 4 * int.from_bytes(get(stop, stop + 4), "little")
@@ -136,12 +155,8 @@ class TableValues:
             if entries > 1 and found <= before:
                 raise self._malformed(handle, f"{quote_key(found)} is out of order")
             pos += own
-            if found == key:
-                return Value(self._bytes, pos, pos + size)
-            if found > key:
-                return None
+            yield found, pos, pos + size
             pos += size
-        return None
 
     def _header(self, handle: Handle, pos: int, stop: int) -> tuple[int, int, int, int]:
         """Shared, own and value bytes of the entry at ``pos``, and where its key's own begin."""

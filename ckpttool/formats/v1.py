@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ckpttool.errors import CorruptError, LimitError
 from ckpttool.formats.entry import EntryParser, SliceBudget, SliceSpec, TensorShape, parse_slice
-from ckpttool.formats.sstable import Handle, Table
+from ckpttool.formats.sstable import Handle
 from ckpttool.formats.table_values import TableValues, Value
 from ckpttool.formats.versions import NO_VERSIONS, Versions, read_versions
 from ckpttool.formats.wire import fields, signed32
@@ -75,9 +75,9 @@ class V1File:
         self.versions.require(file.path)
 
     @property
-    def table(self) -> Table:
-        """The table, for whoever checks all of it."""
-        return self._values.table
+    def values(self) -> TableValues:
+        """Its table, for whoever checks all of it."""
+        return self._values
 
     def value(self, name: bytes, spec: SliceSpec, *, check: bool) -> Value | None:
         """The message with the elements of a slice; None where the file has none.
@@ -89,7 +89,7 @@ class V1File:
 
     def block(self, name: bytes, spec: SliceSpec) -> Handle | None:
         """The block that has to be read for a slice; reads nothing."""
-        return self.table.block_of(spec.key(name))
+        return self._values.table.block_of(spec.key(name))
 
     def _read_metadata(self, budget: SliceBudget) -> list[SavedTensor]:
         # Not summed up where large values share its block: to list is not to read them.
@@ -97,7 +97,7 @@ class V1File:
         if found is None:
             raise CorruptError(
                 f"{self._path} does not say what is in it",
-                why=f"none of its {self.table.block_count} blocks has the empty key",
+                why=f"none of its {self._values.table.block_count} blocks has the empty key",
                 hint="take the file from another copy",
                 id="metadata-missing",
             )

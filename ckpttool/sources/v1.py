@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ckpttool.errors import CkpttoolError, CorruptError, IncompleteError
+from ckpttool.errors import CkpttoolError, CorruptError, IncompleteError, UnsupportedError
 from ckpttool.formats.dtypes import BY_NAME, BY_NUMBER, dtype_name
 from ckpttool.formats.entry import SliceBudget, SliceSpec
 from ckpttool.formats.v1 import SavedTensor, V1File, is_whole
@@ -194,6 +194,9 @@ class V1Source(ListedSource):
         """Its slices as they are spelled in the file, on which their keys depend."""
         return tuple(part.spec for part in self._parts[variable.key])
 
+    def checksummed(self, variable: Variable) -> bool:  # noqa: ARG002 - every block has one
+        return True
+
     def shards(self) -> Sequence[Shard]:
         there = list(super().shards())
         return there + [Shard(path, None, 0, present=False) for path in self._missing]
@@ -211,6 +214,14 @@ class V1Source(ListedSource):
         """The elements of a part, not yet decoded."""
         from ckpttool.formats.v1_values import V1Elements
 
+        known = BY_NAME.get(dtype)
+        if known is None:
+            raise UnsupportedError(
+                f"the values of {key} cannot be read: its dtype is {dtype}",
+                why="no TensorFlow up to 2.21 has this type",
+                hint="the variable can be listed",
+                id="dtype-unsupported",
+            )
         name = key.encode("utf-8", "surrogateescape")
         value = self.files[part.file].value(name, part.spec, check=check)
         if value is None:
@@ -222,7 +233,7 @@ class V1Source(ListedSource):
                 id="slice-missing",
             )
         count = numel(part.spec.extent(shape) or ())
-        return V1Elements(key, value, BY_NAME[dtype], count, self._limits)
+        return V1Elements(key, value, known, count, self._limits)
 
     def _boxes(self, variable: Variable) -> list[Box]:
         """Where the parts lie, after checking that they fit and share no element."""
@@ -270,6 +281,23 @@ class V1Source(ListedSource):
             scatter(stored, located.selection, result, places, at)
         return result
 
+    def check_blocks(self, variable: Variable) -> None:
+        """Compare every block that holds some of a variable with its checksum, each once.
+
+        Raises:
+            CorruptError: id ``block-checksum``.
+        """
+        name = variable.key.encode("utf-8", "surrogateescape")
+        for part in self._parts[variable.key]:
+            file = self.files[part.file]
+            if (block := file.block(name, part.spec)) is not None:
+                file.values.sum(block)
+
+    def sums(self) -> Iterator[tuple[str, Iterator[bytes]]]:
+        for number, file in self.files.items():
+            for handle in file.values.table.handles:
+                yield self.path(number), file.values.pieces(handle)
+
     def reads(self, variable: Variable, selection: Selection) -> Iterator[Read]:
         from ckpttool.sources.assemble import require_cover
 
@@ -281,9 +309,10 @@ class V1Source(ListedSource):
             block = self.files[part.file].block(name, part.spec)
             if block is not None and (part.file, block.offset) not in seen:
                 seen.add((part.file, block.offset))
-                yield Read(self._path(part.file), block.offset, block.size)
+                yield Read(self.path(part.file), block.offset, block.size)
 
-    def _path(self, number: int) -> str:
+    def path(self, number: int) -> str:
+        """The path of a file."""
         return self._files[list(self.files).index(number)].path
 
     def extent(self, variable: Variable) -> Extent | None:

@@ -162,6 +162,8 @@ class _Elements(NamedTuple):
 
     def read(self, offset: int, size: int) -> bytes:
         """Some of them; both numbers are multiples of an element's size."""
+        if isinstance(self.source, V1Source):  # damage must not be signed anew
+            self.source.check_blocks(self.variable)
         first, count = offset // self.dtype.size, size // self.dtype.size
         shape = selection_shape(self.variable)
         found: list[bytes] = []
