@@ -51,10 +51,19 @@ class Row(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """A variable that has no figures, for it holds no numbers."""
+    """A variable that has no figures: it holds no numbers, or (``error``) cannot be read.
+
+    ``item`` is None where it is a whole checkpoint of a series that cannot be read.
+    """
 
     name: str
-    dtype: str
+    item: Picked | None
+    error: CkpttoolError | None = None
+
+    @property
+    def dtype(self) -> str:
+        """TensorFlow's word; empty for a whole checkpoint."""
+        return "" if self.item is None else self.item.dtype
 
 
 class FirstBad(NamedTuple):
@@ -86,7 +95,7 @@ class Stats:
         count, parameters, bad: rows that ``rows`` has given so far, their elements, and
             how many rows have a NaN or an infinity.
         skipped: what holds no numbers, so far; of a series that of its last checkpoint.
-        failed: errors of variables, and of checkpoints of a series, that cannot be read.
+        failed: variables, and checkpoints of a series, that cannot be read.
         absent: checkpoints of a series that have none of the names, with the reason.
         first_bad: name → where a NaN or an infinity is first met in a series.
     """
@@ -105,7 +114,7 @@ class Stats:
         self.series = series
         self.count = self.parameters = self.bad = 0
         self.skipped: list[Skipped] = []
-        self.failed: list[CkpttoolError] = []
+        self.failed: list[Skipped] = []
         self.absent: list[tuple[Member, NotFoundError]] = []
         self.first_bad: dict[str, FirstBad] = {}
         self._order = order
@@ -145,7 +154,9 @@ class Stats:
                     )
             yield row
         if self.failed and not self.count:
-            raise self.failed[0]
+            error = self.failed[0].error
+            assert error is not None, "what failed has one"
+            raise error
 
     def _of_series(self, series: Series) -> Iterator[Row]:
         for number, member in enumerate(series.members):
@@ -153,7 +164,7 @@ class Stats:
             try:
                 source = open_source(member.address, self._limits)
             except CkpttoolError as error:
-                self.failed.append(error)
+                self.failed.append(Skipped(member.address, None, error))
                 continue
             with source:
                 try:
@@ -205,7 +216,7 @@ class Stats:
             if alone or (known is not None and known.size):
                 yield item, name
             else:
-                self.skipped.append(Skipped(name, item.dtype))
+                self.skipped.append(Skipped(name, item))
 
     def _measured(
         self, source: Source, chosen: Iterator[tuple[Picked, str]], member: Member | None
@@ -218,7 +229,7 @@ class Stats:
             except ChangedError:
                 raise
             except CkpttoolError as error:
-                self.failed.append(error)
+                self.failed.append(Skipped(name, item, error))
                 continue
             yield Row(item, name, figures, member)
 

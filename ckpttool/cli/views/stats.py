@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from ckpttool.cli.jsontext import exact
 from ckpttool.cli.screen import Screen, tab_lines
@@ -10,10 +11,12 @@ from ckpttool.cli.view import View
 from ckpttool.errors import PartialError
 from ckpttool.model import shape_text
 from ckpttool.ops.figures.model import Figures, Number
-from ckpttool.ops.stats import FirstBad, Row, Stats
+from ckpttool.ops.stats import FirstBad, Row, Skipped, Stats
 from ckpttool.sources.series import Member, Series
 
 __all__ = ["StatsView", "figures_data"]
+
+_T = TypeVar("_T")
 
 #: Errors of variables that are said; the rest are counted.
 _SAID = 20
@@ -39,7 +42,7 @@ class StatsView(View):
     @property
     def warnings(self) -> Sequence[str]:
         stats = self._stats
-        said = list(map(str, stats.failed[:_SAID]))
+        said = [str(failed.error) for failed in stats.failed[:_SAID]]
         if len(stats.failed) > _SAID:
             said.append(f"{len(stats.failed) - _SAID} more cannot be read")
         said += [f"{member.address} is left out: {error}" for member, error in stats.absent[:_SAID]]
@@ -63,8 +66,8 @@ class StatsView(View):
             "source": stats.address,
             "series": _series(stats.series),
             "variables": self.records(),
-            "skipped": (item._asdict() for item in stats.skipped),
-            "first_bad": map(_first_bad, _late(stats)),
+            "skipped": map(_skipped, _late(stats.skipped)),
+            "first_bad": map(_first_bad, _late(stats.first_bad.values())),
         }
 
     def records(self) -> Iterator[Mapping[str, object]]:
@@ -75,13 +78,18 @@ class StatsView(View):
         return {
             "source": stats.address,
             "series": _series(stats.series),
-            "skipped": [item._asdict() for item in stats.skipped],
+            "skipped": list(map(_skipped, stats.skipped)),
             "first_bad": list(map(_first_bad, stats.first_bad.values())),
         }
 
 
-def _late(stats: Stats) -> Iterator[FirstBad]:
-    yield from stats.first_bad.values()
+def _late(found: Iterable[_T]) -> Iterator[_T]:
+    """The same, not looked at before it is asked for."""
+    yield from found
+
+
+def _skipped(item: Skipped) -> dict[str, object]:
+    return {"name": item.name, "dtype": item.dtype}
 
 
 def _cells(row: Row) -> tuple[str, ...]:
