@@ -32,7 +32,10 @@ _PATH = "path"
 #: What bash takes for more than itself: outside quotes, and inside double ones.
 _SPECIAL = {"": re.compile(r"[^\w@%+=:,./^-]|^~"), '"': re.compile(r'["$`\\!]')}
 
-_STEP = re.compile(r"-(\d+)\.index$")
+#: Endings of the files by which a checkpoint is known, behind its prefix.
+_KNOWN_BY = (".index", ".meta")
+#: A V1 checkpoint is known by its graph: its own name has no ending.
+_STEP = re.compile(r"-(\d+)\.(?:index|meta)$")
 
 
 def answer(shell: str, arguments: list[str], out: Output, root: click.Command) -> int:
@@ -125,7 +128,7 @@ def addresses(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         words = ["latest", *sorted(steps, key=int)] if steps else []
         return _items((where + "@" + word for word in words), incomplete, _PATH)
     entries = list(_entries(where))
-    prefixes = {name.removesuffix(".index") for name, _ in entries if name.endswith(".index")}
+    prefixes = {os.path.splitext(name)[0] for name, _ in entries if name.endswith(_KNOWN_BY)}
     folders = {name + "/" for name, is_folder in entries if is_folder}
     found = [where + name for name in sorted(prefixes | folders) if _wanted(name, base)]
     if not found:

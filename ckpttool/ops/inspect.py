@@ -193,7 +193,7 @@ def _report(
     problems = tuple(source.findings())
     names: Mapping[str, str] = {}
     with open_directory(resolved.directory) as directory:
-        file = directory.stat(index_name(resolved.prefix) if bundle else resolved.prefix)
+        file = directory.stat(index_name(resolved.prefix) if bundle else _first(source))
         if bundle:
             from ckpttool.ops.verification.bundle import check_bundle
 
@@ -215,6 +215,11 @@ def _report(
         problems,
         names,
     )
+
+
+def _first(source: Source) -> str:
+    """The name of the first file of a source that is there."""
+    return next((os.path.basename(one.path) for one in source.shards() if one.present), "")
 
 
 def _graph(directory: Directory, resolved: Resolved) -> GraphFile | None:

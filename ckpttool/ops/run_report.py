@@ -1,6 +1,7 @@
 """A run directory as `inspect` tells it: its checkpoints one by one, and what is odd.
 
-Reads the index of every checkpoint to say whether it is whole; of the data only the step.
+Reads the index of every checkpoint (of V1 what it says of its variables) to say whether it
+is whole; of the data only the step.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from ckpttool.limits import Limits
 from ckpttool.model import Finding
 from ckpttool.ops.state import state
 from ckpttool.sources.address import RunAddress
-from ckpttool.sources.filenames import join
-from ckpttool.sources.run import Checkpoint, Run, read_run
+from ckpttool.sources.filenames import graph_name, join, split_number
+from ckpttool.sources.run import Checkpoint, ListedPath, Run, read_run
+from ckpttool.sources.state_paths import Located, version_at
 from ckpttool.sources.step import step_inside
+from ckpttool.sources.v1_files import v1_files
 from ckpttool.sources.whole import flaws
 from ckpttool.storage import Directory, open_directory
 
@@ -31,14 +34,15 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class RunCheckpoint:
-    """A V2 checkpoint of a run.
+    """A checkpoint of a run, of either version.
 
     Attributes:
         prefix: with its directory, so that it is an address.
         step: the one stored inside, else the number in its name.
         number: the number in its name.
-        time: when it was saved, in seconds: by the state file, else by the index's mtime.
-        nbytes: index, data files and graph together.
+        time: when it was saved, in seconds: by the state file, else by the mtime of its
+            index (V1: of its newest file).
+        nbytes: all its files together.
         flaw: the first thing that keeps it from being whole; empty when it is.
         listed: whether the state file lists it.
         latest: whether the state file calls it the latest.
@@ -68,7 +72,7 @@ class RunReport:
         state_file: its state file; None where there is none that can be read.
         checkpoints: oldest first.
         leftovers: path and reason of what saves left behind, by name.
-        v1: paths of what may be V1 checkpoints, which are not read.
+        v1: paths of those that are, or by their names may be, V1 checkpoints.
         problems: of the state file and of the checkpoints.
     """
 
@@ -89,10 +93,16 @@ def report_run(where: RunAddress, limits: Limits, progress: Progress | None = No
     with open_directory(where.directory) as directory:
         run = read_run(directory, limits, where.state_name)
         checkpoints = []
-        for number, checkpoint in enumerate(run.checkpoints, 1):
-            checkpoints.append(_checkpoint(directory, checkpoint, limits))
+        saved: list[Checkpoint | str] = [*run.checkpoints, *run.v1]
+        for number, checkpoint in enumerate(saved, 1):
+            if isinstance(checkpoint, Checkpoint):
+                checkpoints.append(_checkpoint(directory, checkpoint, limits))
+            elif version_at(directory, checkpoint, where.state_name) == "v1":
+                checkpoints.append(_v1_checkpoint(directory, run, checkpoint, limits))
             if progress is not None:
-                progress(number, len(run.checkpoints))
+                progress(number, len(saved))
+        if run.v1:
+            checkpoints.sort(key=_by_number)
     return RunReport(
         run.path,
         run.state_file.path if run.state_file and run.state_file.state else None,
@@ -120,6 +130,36 @@ def _checkpoint(directory: Directory, checkpoint: Checkpoint, limits: Limits) ->
         checkpoint.listed is not None,
         checkpoint.latest,
     )
+
+
+def _v1_checkpoint(directory: Directory, run: Run, prefix: str, limits: Limits) -> RunCheckpoint:
+    names = [*v1_files(directory, prefix).values(), graph_name(prefix)]
+    files = [stat for name in names if (stat := directory.stat(name)) is not None]
+    listed = [item for item in run.listed if _is_at(item, prefix)]
+    time = max(stat.mtime_ns for stat in files) / 1e9
+    if listed and listed[-1].timestamp is not None and math.isfinite(listed[-1].timestamp):
+        time = listed[-1].timestamp
+    number = split_number(prefix)[1]
+    step = step_inside(directory, prefix, limits, "v1")
+    wrong = flaws(directory, prefix, limits, "v1")
+    return RunCheckpoint(
+        join(directory.path, prefix),
+        number if step is None else step,
+        number,
+        time,
+        sum(stat.size for stat in files),
+        str(wrong[0]) if wrong else "",
+        bool(listed),
+        run.latest is not None and _is_at(run.latest, prefix),
+    )
+
+
+def _is_at(item: ListedPath, prefix: str) -> bool:
+    return isinstance(item.found, Located) and item.found.own and item.found.prefix == prefix
+
+
+def _by_number(checkpoint: RunCheckpoint) -> tuple[int, float]:
+    return -1 if checkpoint.number is None else checkpoint.number, checkpoint.time
 
 
 def _state_problems(run: Run, limits: Limits) -> Iterator[Finding]:

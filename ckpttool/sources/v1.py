@@ -103,11 +103,6 @@ class V1Source(ListedSource):
             self.close()
             raise
 
-    @property
-    def producer(self) -> int:
-        """The checkpoint version of who wrote it."""
-        return next(iter(self.files.values())).versions.producer
-
     def _open_files(self, prefix: str) -> None:
         names = v1_files(self._directory, prefix)
         budget = SliceBudget(self._limits)

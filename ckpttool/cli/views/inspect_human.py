@@ -15,7 +15,7 @@ from ckpttool.ops.inspect import CheckpointReport, InspectResult
 from ckpttool.ops.run_report import RunCheckpoint, RunReport
 from ckpttool.sources.shard_files import MISSING_NAMED
 
-__all__ = ["human"]
+__all__ = ["described", "human"]
 
 #: Rows of each sort; what is left out is counted, and there in a pipe and with --json.
 _CHECKPOINTS = 30
@@ -78,10 +78,6 @@ def _run(run: RunReport, screen: Screen) -> Iterator[object]:
         for path, why in run.leftovers[:_LEFTOVERS]:
             yield screen.text(f"  {escape(path)}: {escape(why)}", hang=4)
         yield from _and_more(len(run.leftovers) - _LEFTOVERS, screen)
-    if run.v1:
-        named = escape(", ".join(run.v1[:_LEFTOVERS]))
-        yield "\n" + screen.text(f"  V1 checkpoints, which are not read: {named}", hang=4)
-        yield from _and_more(len(run.v1) - _LEFTOVERS, screen)
 
 
 def _checkpoint_row(item: RunCheckpoint, run: RunReport) -> tuple[str, ...]:
@@ -99,11 +95,16 @@ def _checkpoint_row(item: RunCheckpoint, run: RunReport) -> tuple[str, ...]:
     )
 
 
+def described(report: CheckpointReport) -> str:
+    """What a checkpoint is, in words."""
+    return _WHAT.get((report.kind, report.style or "name"), report.kind)
+
+
 # The checkpoint ---------------------------------------------------------------------------
 
 
 def _checkpoint(report: CheckpointReport, screen: Screen) -> Iterator[object]:
-    what = _WHAT[report.kind, report.style or "name"]
+    what = described(report)
     yield screen.text(f"{screen.style(what, 'bold')}  {escape(report.prefix)}")
     if report.style:
         yield screen.text(screen.style(_STYLES[report.style], "dim"), hang=0)
