@@ -99,8 +99,9 @@ def repartition(
         sources = [opened.enter_context(open_resolved(one, options.limits)) for one in found]
         where = destination(to, prefix_of(found[0]))
         bundle = _gathered(sources)
-        changes = _relayout(bundle, asked)
-        changes += _placed(bundle, asked, found[0])
+        changes: Sequence[Change] = _relayout(bundle, asked)
+        moves = _placed(bundle, asked, found[0])
+        changes = [*changes, *moves] if changes else moves
         graph = None
         with open_directory(found[0].directory) as directory:
             if directory.stat(graph_name(found[0].prefix)) is not None:
@@ -152,7 +153,7 @@ def _by_ranges(bundle: Bundle, shards: int) -> Cut:
     )
 
 
-def _placed(bundle: Bundle, asked: Repartition, found: Resolved) -> list[Change]:
+def _placed(bundle: Bundle, asked: Repartition, found: Resolved) -> Sequence[Change]:
     """Choose the shards; without a wish everything stays where it is."""
     if asked.max_shard_size is not None:
         return place(bundle, within(asked.max_shard_size))

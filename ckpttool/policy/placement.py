@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heapreplace
+from itertools import pairwise
 from typing import NamedTuple
 
 from ckpttool.errors import UsageError
@@ -26,9 +27,8 @@ class Piece(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """A piece, the shard that it goes to, and why."""
+    """The shard that a piece goes to, and why; one object for all pieces with the same answer."""
 
-    piece: Piece
     shard: int
     reason: str
 
@@ -44,13 +44,14 @@ def balanced(pieces: Sequence[Piece], shards: int) -> list[Placed]:
     load = [(0, shard) for shard in range(shards)]
     heapify(load)
     chosen = [0] * len(pieces)
-    for at in _largest_first(pieces, range(len(pieces))):
+    sizes = [piece.nbytes for piece in pieces]
+    for at in _largest_first(pieces, sizes, range(len(pieces))):
         nbytes, shard = load[0]
-        heapreplace(load, (nbytes + pieces[at].nbytes, shard))
+        heapreplace(load, (nbytes + sizes[at], shard))
         chosen[at] = shard
-    # One text for all: there may be a million of them.
     reason = "largest first, each to the data file with the fewest bytes so far"
-    return [Placed(piece, shard, reason) for piece, shard in zip(pieces, chosen, strict=True)]
+    answers = [Placed(shard, reason) for shard in range(shards)]
+    return [answers[shard] for shard in chosen]
 
 
 def bounded(pieces: Sequence[Piece], max_bytes: int) -> list[Placed]:
@@ -73,7 +74,7 @@ def bounded(pieces: Sequence[Piece], max_bytes: int) -> list[Placed]:
         reason = f"the next {piece.nbytes} bytes in order, {filled} of {max_bytes}"
         if piece.nbytes > max_bytes:
             reason = f"alone: its {piece.nbytes} bytes are over {max_bytes}"
-        placed.append(Placed(piece, shard, reason))
+        placed.append(Placed(shard, reason))
     return placed
 
 
@@ -84,7 +85,7 @@ def by_hash(pieces: Iterable[Piece], shards: int) -> list[Placed]:
     for piece in pieces:
         hashed = zlib.crc32(piece.name.encode("utf-8", "surrogateescape"))
         shard = hashed % shards
-        placed.append(Placed(piece, shard, f"crc32 of its name is {hashed}, modulo {shards}"))
+        placed.append(Placed(shard, f"crc32 of its name is {hashed}, modulo {shards}"))
     return placed
 
 
@@ -97,14 +98,15 @@ def in_turn(pieces: Sequence[Piece], shards: int) -> list[Placed]:
         if piece.part is not None:
             shard = piece.part % shards
             load[shard] += piece.nbytes
-            placed[at] = Placed(piece, shard, f"row range {piece.part}")
+            placed[at] = Placed(shard, f"row range {piece.part}")
     heap = [(nbytes, shard) for shard, nbytes in enumerate(load)]
     heapify(heap)
+    sizes = [piece.nbytes for piece in pieces]
     whole = (at for at in range(len(pieces)) if at not in placed)
-    for at in _largest_first(pieces, whole):
+    for at in _largest_first(pieces, sizes, whole):
         nbytes, shard = heap[0]
-        heapreplace(heap, (nbytes + pieces[at].nbytes, shard))
-        placed[at] = Placed(pieces[at], shard, f"whole; fewest bytes ({nbytes})")
+        heapreplace(heap, (nbytes + sizes[at], shard))
+        placed[at] = Placed(shard, f"whole; fewest bytes ({nbytes})")
     return [placed[at] for at in range(len(pieces))]
 
 
@@ -126,7 +128,7 @@ def by_rule(
         elif not 0 <= answer[0] < shards:
             wrong.append(f"{piece.name} (shard {answer[0]} of {shards})")
         else:
-            placed.append(Placed(piece, *answer))
+            placed.append(Placed(*answer))
     if wrong:
         more = f" and {len(wrong) - 10} more" if len(wrong) > 10 else ""
         raise UsageError(
@@ -138,15 +140,25 @@ def by_rule(
     return placed
 
 
-def _largest_first(pieces: Sequence[Piece], which: Iterable[int]) -> list[int]:
+def _largest_first(
+    pieces: Sequence[Piece], sizes: Sequence[int], which: Iterable[int]
+) -> list[int]:
     """Numbers of pieces: the largest first, equal ones by name and part.
 
-    Sorted three times, which keeps no key of several members for each of a million.
+    Of a million pieces, which mostly are in the order of their names already, no key is
+    made and kept to sort them by.
     """
-    order = sorted(which, key=lambda at: -1 if pieces[at].part is None else pieces[at].part or 0)
-    order.sort(key=lambda at: pieces[at].name)
-    order.sort(key=lambda at: -pieces[at].nbytes)
+    order = list(which)
+    keys = (_by_name(pieces[at]) for at in order)
+    if any(one > other for one, other in pairwise(keys)):
+        order.sort(key=lambda at: _by_name(pieces[at]))
+    if len(set(sizes)) > 1:
+        order.sort(key=lambda at: -sizes[at])
     return order
+
+
+def _by_name(piece: Piece) -> tuple[str, int]:
+    return piece.name, -1 if piece.part is None else piece.part
 
 
 def _check(shards: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ckpttool.errors import RefusedError, UsageError
 from ckpttool.ops.edit.cast import (
@@ -137,8 +137,7 @@ def edit(address: str, to: str, asked: Edit, options: Options) -> RewriteResult:
             _require_same_variables(where, bundle, options)
         result = carry_out(source.location, bundle, where, changes, options, notes=notes)
     notes.append(f"{before:,} bytes of values became {contents.nbytes:,}")
-    return replace(
-        result,
+    return result._replace(
         changes=tuple(with_losses(result.changes, losses)),
         warnings=(*result.warnings, *loss_warnings(losses), *_graph_words(found)),
         notes=tuple(notes),

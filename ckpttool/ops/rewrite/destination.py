@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ckpttool.errors import NotFoundError, RefusedError, UsageError
 from ckpttool.sources.address import Resolved
@@ -39,8 +39,7 @@ _VARIABLES = "variables"
 FINGERPRINT = "fingerprint.pb"
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(NamedTuple):
     """A prefix that is to be written.
 
     Attributes:

@@ -63,8 +63,8 @@ def _describe(tensor: Tensor, numbers: Mapping[str, int], ranges: array[int]) ->
     """Add the ranges that a content is made of; false where they are not known."""
     content = tensor.content
     if isinstance(content, Computed):
-        if content.crc32c is None:
-            return False  # values, which are not known before they are made
+        if content.crc32c is None or content.nbytes > _LARGE:
+            return False  # values are not known before they are made, long strings not held
         data = b"".join(content.chunks())
         ranges.extend((-1, len(data)))
         ranges.frombytes(data.ljust(-(-len(data) // 8) * 8, b"\0"))

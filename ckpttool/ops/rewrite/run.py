@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ckpttool.errors import ChangedError, CorruptError, LimitError
@@ -56,8 +55,7 @@ class Change(NamedTuple):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ShardResult:
+class ShardResult(NamedTuple):
     """A data file that was written, or would be.
 
     ``variables`` counts its entries: whole variables, and slices of others.
@@ -68,8 +66,7 @@ class ShardResult:
     variables: int
 
 
-@dataclass(frozen=True, slots=True)
-class RewriteResult:
+class RewriteResult(NamedTuple):
     """What a writing command did, or would do.
 
     Attributes:
@@ -90,15 +87,14 @@ class RewriteResult:
     shards: tuple[ShardResult, ...]
     nbytes: int
     variables: int
-    changes: tuple[Change, ...]
+    changes: Sequence[Change]
     applied: bool
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     inputs: tuple[Input, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(NamedTuple):
     """How a writing command is run.
 
     Attributes:
@@ -119,7 +115,7 @@ class Options:
     jobs: int = 1
     verify: bool = False
     progress: Progress | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = Limits()
 
 
 def carry_out(
@@ -176,7 +172,7 @@ def carry_out(
         shards,
         sum(shard.nbytes for shard in shards),
         variables,
-        tuple(changes),
+        changes,
         not options.dry_run,
         tuple(warnings),
         tuple(notes),

@@ -109,8 +109,7 @@ class Tensor(NamedTuple):
     raw: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(NamedTuple):
     """The entry of a partitioned variable, which has no bytes of its own.
 
     ``raw`` is the stored message; empty to encode it anew.
