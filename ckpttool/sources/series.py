@@ -16,6 +16,7 @@ from ckpttool.errors import NotFoundError, UsageError
 from ckpttool.limits import Limits
 from ckpttool.sources.filenames import index_name, join, split_number
 from ckpttool.sources.run import read_run
+from ckpttool.sources.state_paths import Version, version_at
 from ckpttool.sources.step import step_inside
 from ckpttool.sources.whole import flaws
 from ckpttool.storage import open_directory, stat_path
@@ -73,14 +74,15 @@ def series_of(address: str, limits: Limits) -> Series | None:
         run = read_run(directory, limits)
         members: list[Member] = []
         passed_over: list[tuple[str, str]] = []
-        for item in run.checkpoints:
-            path = join(directory.path, item.prefix)
-            if wrong := flaws(directory, item.prefix, limits):
+        saved: list[tuple[str, Version]] = [(item.prefix, "v2") for item in run.checkpoints]
+        saved += [(name, "v1") for name in run.v1 if version_at(directory, name) == "v1"]
+        for prefix, version in saved:
+            path = join(directory.path, prefix)
+            if wrong := flaws(directory, prefix, limits, version):
                 passed_over.append((path, str(wrong[0])))
                 continue
-            step = step_inside(directory, item.prefix, limits)
-            members.append(Member(path, item.number if step is None else step))
-        members += (Member(join(directory.path, name), split_number(name)[1]) for name in run.v1)
+            step = step_inside(directory, prefix, limits, version)
+            members.append(Member(path, split_number(prefix)[1] if step is None else step))
         if not members:
             from ckpttool.sources.absent import no_checkpoint
 
