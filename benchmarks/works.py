@@ -192,7 +192,7 @@ def _expect_rows(ours: str, theirs: str) -> None:
         raise Failed(f"figures of {len(mine)} and {len(others)} variables")
     for name, figures in mine.items():
         for one, other in zip(figures, others[name], strict=True):
-            if abs(one - other) > 1e-9 * max(1.0, abs(other)):
+            if abs(one - other) > 1e-6 * max(1.0, abs(other)):
                 raise Failed(f"{name}: {figures} is not {others[name]}")
 
 
