@@ -80,7 +80,8 @@ class Made:
     Attributes:
         signatures: the result's.
         warnings: what a person should know.
-        cases: the reference, empty where none was wanted.
+        cases: the reference, empty where none was wanted, or none could be made.
+        unchecked: why no reference could be made; empty where there is one.
         seconds: what was done → how long it took.
         facts: what else the target tells for the report.
         versions: library → version, of those that took part.
@@ -89,6 +90,7 @@ class Made:
     signatures: tuple[Signature, ...]
     warnings: tuple[str, ...] = ()
     cases: tuple[Case, ...] = ()
+    unchecked: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
     facts: dict[str, object] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,355 @@
+"""What a graph file or a SavedModel is to compute: its inputs and outputs, and refusals.
+
+Reads graphs with our own reader. A graph that was made for training is refused here, with
+the option that mends it; one whose variables have no values, too.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ckpttool.convert.branches import BranchNode, follow
+from ckpttool.convert.job import Origin
+from ckpttool.convert.ports import Port, Signature
+from ckpttool.convert.specs import PortSpec
+from ckpttool.errors import IncompleteError, NoGraphError, NotFoundError, RefusedError
+from ckpttool.formats.graph_file import GraphFile, read_graph_file
+from ckpttool.formats.graphdef import Graph
+from ckpttool.limits import Limits
+from ckpttool.sources.graph_analysis import GraphAnalysis, analyse_graph, find_tensor
+from ckpttool.sources.graph_signs import Sign, training_signs
+from ckpttool.sources.graph_topology import Topology, split_tensor
+from ckpttool.sources.graph_variables import VARIABLE_OPS, meta_variables
+from ckpttool.storage import open_directory, stat_path
+
+if TYPE_CHECKING:
+    from ckpttool.convert.request import Request
+    from ckpttool.formats.metagraph import MetaGraph
+    from ckpttool.formats.metagraph import Signature as StoredSignature
+
+__all__ = ["of_file", "of_saved_model"]
+
+_SERVING = "serving_default"
+_INIT = "__saved_model_init_op"
+_FILES = ("saved_model.pb", "saved_model.pbtxt")
+#: What is cut off where an input is put in its place.
+_CUT_AWAY = {"queues", "input-pipeline"}
+#: Flaws that are spelled out in an error.
+_NAMED = 4
+
+
+def of_file(request: Request, path: str, values: str | None, limits: Limits) -> Origin:
+    """What a ``.meta``, ``.pb`` or ``.pbtxt`` is to compute.
+
+    Args:
+        request: its inputs, outputs, frozen inputs, and whether a training graph will do.
+        path: of the graph file.
+        values: where its variables have their values; None: nowhere.
+        limits: bounds on what the file may claim.
+
+    Raises:
+        NotFoundError: id ``tensor-not-found``. NoGraphError: id ``no-outputs``.
+        RefusedError: id ``training-graph``.
+        IncompleteError: id ``graph-without-values``.
+    """
+    folder, base = os.path.split(path)
+    with open_directory(folder or ".") as directory, closing(directory.open(base)) as file:
+        read = read_graph_file(file, limits)
+        graph = read.main_graph()
+        found = _Chosen(request, read, graph, path)
+        signature = found.signature()
+        needed = [node.name for node in found.needed if node.op in VARIABLE_OPS]
+        if needed and values is None:
+            raise IncompleteError(
+                f"{path} is a graph without values",
+                why=f"its outputs depend on {len(needed)} variables, among them "
+                f"{', '.join(needed[:3])}",
+                hint=f"give the checkpoint as SRC, and --graph {shlex.quote(path)}",
+                id="graph-without-values",
+            )
+        signs = found.signs()
+    warnings = [f"{sign.message} ({', '.join(sign.nodes)})" for sign in signs]
+    if signs and not request.allow_training_graph:
+        raise _training_graph(path, signs, warnings)
+    return Origin(
+        "graph",
+        path,
+        values if needed else None,
+        (signature,),
+        (),
+        tuple(found.notes),
+        tuple(warnings),
+    )
+
+
+def of_saved_model(request: Request, folder: str, limits: Limits) -> Origin:
+    """What a SavedModel is to compute, by its own signatures.
+
+    Raises:
+        NotFoundError: id ``signature-not-found``.
+        NoGraphError: id ``no-outputs``: it has no signatures.
+        IncompleteError: ids ``variables-missing``, ``graph-variables-missing``.
+    """
+    name = next(name for name in _FILES if stat_path(os.path.join(folder, name)) is not None)
+    with open_directory(folder) as directory, closing(directory.open(name)) as file:
+        metas = read_graph_file(file, limits, "SavedModel").metas
+        meta = next((one for one in metas if "serve" in one.tags), metas[0] if metas else None)
+        if meta is None:
+            raise NoGraphError(f"{folder} is a SavedModel without a graph", why="it has none")
+        stored = [one for one in meta.signatures if one.name != _INIT and one.outputs]
+        chosen = _wanted(request.signatures, stored, folder)
+        _require_variables(folder, meta, limits)
+        return Origin("savedmodel", folder, folder, tuple(map(_of_stored, chosen)), meta.tags)
+
+
+def _wanted(
+    names: Sequence[str], stored: Sequence[StoredSignature], folder: str
+) -> Sequence[StoredSignature]:
+    by_name = {one.name: one for one in stored}
+    for name in names:
+        if name not in by_name:
+            from ckpttool.sources.nearest import nearest
+
+            near = nearest(name, by_name)
+            raise NotFoundError(
+                f"there is no signature {name} in {folder}",
+                why=f"it has {', '.join(by_name) or 'none'}",
+                hint=f"did you mean: --signature {near[0]}" if near else "give one of those",
+                id="signature-not-found",
+            )
+    if not stored:
+        raise NoGraphError(
+            f"{folder} has no signatures",
+            why="so it does not say what goes in and what comes out",
+            hint="export it again with signatures",
+            id="no-outputs",
+        )
+    if names:
+        return [by_name[name] for name in names]
+    # The one that is asked for by default comes first.
+    return sorted(stored, key=lambda one: (one.name != _SERVING, one.name))
+
+
+def _of_stored(signature: StoredSignature) -> Signature:
+    def ports(tensors: Iterable[tuple[str, str, str, tuple[int, ...] | None]]) -> tuple[Port, ...]:
+        return tuple(
+            Port(name, dtype, _sizes(shape), tensor) for name, tensor, dtype, shape in tensors
+        )
+
+    return Signature(signature.name, ports(signature.inputs), ports(signature.outputs))
+
+
+def _sizes(shape: tuple[int, ...] | None) -> tuple[int | None, ...] | None:
+    return None if shape is None else tuple(None if size < 0 else size for size in shape)
+
+
+def _require_variables(folder: str, meta: MetaGraph, limits: Limits) -> None:
+    """Check that what the graph calls variables is there: TensorFlow loads it all the same."""
+    needed = meta_variables(meta, meta.graph())
+    if not needed:
+        return
+    from ckpttool.sources.whole import flaws
+
+    inside = os.path.join(folder, "variables")
+    there = stat_path(inside)
+    if there is None:
+        said = ["there is no directory variables"]
+    else:
+        with open_directory(inside) as directory:
+            said = [str(flaw) for flaw in flaws(directory, "variables", limits)]
+    if said:
+        names = [one.name for one in needed]
+        raise IncompleteError(
+            f"{folder} has no values for its variables",
+            why=f"{'; '.join(said[:_NAMED])}, and its graph has {len(names)} variables, among "
+            f"them {', '.join(names[:3])}",
+            hint="copy the SavedModel again, with its directory variables",
+            id="variables-missing",
+        )
+    if meta.objects is None:
+        _require_names(folder, [one.slice.full_name if one.slice else one.name for one in needed])
+
+
+def _require_names(folder: str, names: Sequence[str]) -> None:
+    """TensorFlow 1: the variables go by the names of the graph."""
+    from ckpttool.sources.registry import open_source
+
+    with open_source(folder) as source:
+        missing = sorted({name for name in names if source.lookup(name) is None})
+    if missing:
+        raise IncompleteError(
+            f"{folder} lacks values",
+            why=f"{len(missing)} variables of its graph are not in its checkpoint: "
+            f"{', '.join(missing[:20])}",
+            hint="take the graph and the variables of one export",
+            id="graph-variables-missing",
+        )
+
+
+class _Chosen:
+    """What is to be computed of one graph: as asked for, else as its looks suggest."""
+
+    def __init__(self, request: Request, read: GraphFile, graph: Graph, path: str) -> None:
+        self._request = request
+        self._graph = graph
+        self._path = path
+        self._topology = Topology(graph)
+        self._frozen = {split_tensor(one.name)[0]: one.value for one in request.freeze}
+        self._dead = self._never_run()
+        self._signatures = [
+            one for meta in read.metas for one in meta.signatures if one.name != _INIT
+        ]
+        self._looked: GraphAnalysis | None = None
+        self.notes: list[str] = []
+        self.inputs, self.outputs = self._ports()
+        places = self._ancestors(port.tensor for port in self.outputs)
+        self._places = places
+        self.needed = [self._topology.nodes[place] for place in sorted(places)]
+
+    def signature(self) -> Signature:
+        names = self._request.signatures
+        return Signature(names[0] if names else _SERVING, self.inputs, self.outputs)
+
+    def signs(self) -> tuple[Sign, ...]:
+        """Signs of training in what is computed, but for what the inputs stand in for."""
+        asked = {split_tensor(one.tensor)[0] for one in self._request.inputs}
+        among = [
+            place
+            for place in self._places
+            if self._topology.nodes[place].name not in (self._frozen.keys() | asked)
+        ]
+        found = training_signs(self._graph, self._topology, among)
+        return tuple(one for one in found if one.alters and one.id not in _CUT_AWAY)
+
+    # Ports ----------------------------------------------------------------------------
+
+    @property
+    def _analysis(self) -> GraphAnalysis:
+        if self._looked is None:
+            self._looked = analyse_graph(self._graph)
+        return self._looked
+
+    def _ports(self) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+        request = self._request
+        stored = self._stored()
+        outputs = tuple(replace(self._asked(one), dtype=one.dtype or "") for one in request.outputs)
+        if not outputs and stored is not None:
+            outputs = stored.outputs
+        if not outputs:
+            outputs = self._likely_outputs()
+        inputs = tuple(map(self._asked, request.inputs))
+        if not inputs and stored is not None and not request.outputs:
+            inputs = stored.inputs
+        if not inputs:
+            inputs = self._likely_inputs(outputs)
+            self._say("input", inputs)
+        return inputs, outputs
+
+    def _stored(self) -> Signature | None:
+        """The signature that the file itself has, or the one that was asked for."""
+        wanted = self._request.signatures
+        if not self._signatures and not wanted:
+            return None
+        return _of_stored(_wanted(wanted, self._signatures, self._path)[0])
+
+    def _asked(self, spec: PortSpec) -> Port:
+        tensor = f"{spec.tensor}:{spec.index or 0}"
+        found = find_tensor(self._graph, self._topology, tensor)
+        shape = _sizes(found.shape) if spec.shape is None else spec.shape
+        return Port(spec.name, spec.dtype or found.dtype, shape, found.name)
+
+    def _likely_outputs(self) -> tuple[Port, ...]:
+        likely = [one.name for one in self._analysis.outputs]
+        if not likely:
+            raise NoGraphError(
+                f"{self._path}: no output can be made out",
+                why="no operation of its graph looks like one",
+                hint="name it: --output OPERATION; ckpttool inspect --graph shows them",
+                id="no-outputs",
+            )
+        port = Port(split_tensor(likely[0])[0].rpartition("/")[2], "", None, likely[0])
+        if split_tensor(likely[0])[0].rpartition("/")[2] in {"", "Identity"}:
+            port = replace(port, name="output")
+        self._say("output", [port], likely[1:4])
+        return (port,)
+
+    def _likely_inputs(self, outputs: Iterable[Port]) -> tuple[Port, ...]:
+        """The placeholders that the outputs need; else what an input pipeline gives."""
+        places = self._ancestors(port.tensor for port in outputs)
+        needed = {self._topology.nodes[place].name for place in places}
+        settings = {one.name for one in self._analysis.placeholders if _is_setting(one.name)}
+        fed = [
+            one.name
+            for one in self._analysis.placeholders
+            if split_tensor(one.name)[0] in needed - self._frozen.keys() and not one.default
+        ]
+        fed = sorted(fed, key=lambda name: name in settings)
+        if fed:
+            return tuple(Port(split_tensor(name)[0], "", None, name) for name in fed)
+        return tuple(
+            Port(split_tensor(one.name)[0], one.dtype, _sizes(one.shape), one.name)
+            for one in self._analysis.inputs
+            if split_tensor(one.name)[0] in needed - self._frozen.keys()
+        )
+
+    def _say(self, what: str, ports: Sequence[Port], others: Sequence[str] = ()) -> None:
+        said = ", ".join(f"{port.name} ({port.tensor})" for port in ports) or "none"
+        also = f"; also likely: {', '.join(others)}" if others else ""
+        self.notes.append(f"{what}: {said}{also}; --{what} chooses")
+
+    # Nodes ----------------------------------------------------------------------------
+
+    def _never_run(self) -> Collection[str]:
+        known = {name: value for name, value in self._frozen.items() if isinstance(value, bool)}
+        if not known:
+            return ()
+        nodes = (BranchNode(node.name, node.op, node.inputs) for node in self._graph.nodes)
+        return follow(nodes, known).dead
+
+    def _ancestors(self, tensors: Iterable[str]) -> set[int]:
+        """What these tensors need to run: inputs and frozen ones need nothing."""
+        topology = self._topology
+        stops = {split_tensor(port.tensor)[0] for port in getattr(self, "inputs", ())}
+        stops |= {split_tensor(one.tensor)[0] for one in self._request.inputs}
+        stops |= self._frozen.keys()
+        waiting = list(topology.of_names(tensors))
+        seen = set(waiting)
+        while waiting:
+            place = waiting.pop()
+            if topology.nodes[place].name in stops:
+                continue
+            for producer in (*topology.producers[place], *topology.controls.get(place, ())):
+                if producer not in seen and topology.nodes[producer].name not in self._dead:
+                    seen.add(producer)
+                    waiting.append(producer)
+        return seen
+
+
+def _is_setting(name: str) -> bool:
+    from ckpttool.sources.graph_roles import rate_like
+
+    return bool(rate_like(name))
+
+
+def _training_graph(path: str, signs: Sequence[Sign], said: Sequence[str]) -> RefusedError:
+    hint = "name inputs and outputs of the part that serves, or add --allow-training-graph"
+    mends = {"switch-unfed": "False", "training-by-default": "False", "rate-unfed": "1.0"}
+    mending = [
+        f"--freeze-input {split_tensor(node)[0]}={mends[sign.id]}"
+        for sign in signs
+        if sign.id in mends
+        for node in sign.nodes
+    ]
+    if mending:
+        hint = f"add {' '.join(mending)}, or --allow-training-graph"
+    return RefusedError(
+        f"{path} is a graph for training",
+        why="; ".join(said),
+        hint=hint,
+        id="training-graph",
+    )

@@ -1,0 +1,57 @@
+"""The task that converts: open the program, record the reference, write the target."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from importlib import import_module
+from typing import Any
+
+from ckpttool.convert.job import Case, Job, Made
+from ckpttool.convert.targets import TARGETS, installed
+from ckpttool.convert.wire import decode, encode, plain
+from ckpttool.convert.worker.open_program import open_program
+from ckpttool.convert.worker.program import Written
+
+__all__ = ["run"]
+
+
+def run(job: dict[str, Any]) -> dict[str, Any]:
+    """Do a ``Job``; the value is a ``Made``."""
+    return plain(_convert(decode(Job, encode(job))))  # type: ignore[return-value]
+
+
+def _convert(job: Job) -> Made:
+    seconds: dict[str, float] = {}
+
+    @contextmanager
+    def timed(what: str) -> Iterator[None]:
+        started = time.monotonic()
+        yield
+        seconds[what] = round(time.monotonic() - started, 3)
+
+    target = TARGETS[job.request.target]
+    with timed("import"):
+        writer = import_module(f"ckpttool.convert.worker.{target.module}")
+    with timed("restore"):
+        program = open_program(job)
+    cases: tuple[Case, ...] = ()
+    unchecked = ""
+    with closing(program):
+        if job.cases is not None:
+            from ckpttool.convert.worker.reference import record
+
+            with timed("reference"):
+                cases, unchecked = record(program, job.cases, job.request)
+        with timed("convert"):
+            written: Written = writer.write(program, job.artefact, job.request.settings)
+    return Made(
+        written.signatures,
+        (*program.warnings, *written.warnings),
+        cases,
+        unchecked,
+        seconds,
+        dict(written.facts),
+        {name: installed(name).version or "" for name in target.needs},
+    )
