@@ -40,9 +40,6 @@ _RECURRENT: dict[int, tuple[str, ...]] = {
     3: ("kernel", "recurrent_kernel", "bias"),
     2: ("kernel", "recurrent_kernel"),
 }
-    3: ("kernel", "recurrent_kernel", "bias"),
-    2: ("kernel", "recurrent_kernel"),
-}
 _VARIABLES: dict[str, dict[int, tuple[str, ...]]] = {
     "dense": {2: ("kernel", "bias"), 1: ("kernel",)},
     **{f"conv{rank}d": _CONVOLUTION for rank in "123"},
