@@ -38,6 +38,10 @@ class Filter(NamedTuple):
     values: tuple[int, ...]
 
 
+#: The filter that sums up a chunk.
+_FLETCHER32 = 3
+
+
 class Dataset(NamedTuple):
     """A dataset of the file.
 
@@ -61,6 +65,11 @@ class Dataset(NamedTuple):
     offset: int | None
     chunk: tuple[int, ...] | None
     filters: tuple[Filter, ...]
+
+    @property
+    def checksummed(self) -> bool:
+        """Whether each chunk has a checksum (H5Z_FILTER_FLETCHER32)."""
+        return any(step.code == _FLETCHER32 for step in self.filters)
 
 
 class Oddity(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ckpttool.errors import CkpttoolError, IncompleteError
 from ckpttool.limits import Limits, default_limits
@@ -19,7 +20,14 @@ from ckpttool.ops.verification.report import NotChecked
 from ckpttool.sources.address import Address, resolve
 from ckpttool.storage import open_directory
 
+if TYPE_CHECKING:
+    from ckpttool.sources.base import NameStyle
+
 __all__ = ["Checked", "NotChecked", "Unjudged", "VerifyResult", "verify", "verify_all"]
+
+
+#: What ``ops/verification/bundle.py`` checks; all else by its source.
+_BUNDLES = {"checkpoint", "run", "savedmodel"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +59,7 @@ class VerifyResult:
         findings: errors first, then warnings, then notes.
         not_checked: what was not, or could not be, compared with a checksum.
         notes: how the address was understood.
-        names: object of a finding → what ``list`` calls it, where that is not its key.
+        names: object of a finding → what it is called, where that is not its key.
     """
 
     address: str
@@ -82,17 +90,18 @@ def verify(
     jobs: int | None = None,
     limits: Limits | None = None,
     progress: Progress | None = None,
+    names: NameStyle = "full",
 ) -> VerifyResult:
-    """Check one checkpoint; it is only read.
+    """Check one source; it is only read.
 
     Args:
-        address: a checkpoint's prefix or one of its files, a run directory, ``RUN/@STEP``,
-            a SavedModel; a ``str``, ``bytes`` or a path object.
+        address: whatever has variables; a ``str``, ``bytes`` or a path object.
         level: ``deep`` compares every byte with its checksum; ``quick`` looks at the
             structure only.
         jobs: threads that read; None: as many as pay.
         limits: bounds on what the files may claim; None: those of this process.
         progress: called with bytes done and bytes in all.
+        names: what variables are called in the answer (``VerifyResult.names``).
 
     Raises:
         UsageError, NotFoundError, ForeignFormatError: there is no checkpoint of ours.
@@ -108,6 +117,11 @@ def verify(
         if error.id != "index-missing":
             raise
         return _without_index(address, level, error)
+    if resolved.version == "v1" or resolved.kind not in _BUNDLES:
+        from ckpttool.ops.verification.source import check_source
+
+        report = check_source(resolved, level=level, limits=limits, progress=progress, names=names)
+        return _result(address, resolved.location, level, report, resolved.notes)
     with open_directory(resolved.directory) as directory:
         report = check_bundle(
             directory,
@@ -116,6 +130,7 @@ def verify(
             jobs=jobs,
             limits=limits,
             progress=progress,
+            names=names,
         )
     return _result(address, resolved.location, level, report, resolved.notes)
 
@@ -127,6 +142,7 @@ def verify_all(
     jobs: int | None = None,
     limits: Limits | None = None,
     progress: Progress | None = None,
+    names: NameStyle = "full",
 ) -> list[VerifyResult | Unjudged]:
     """Check several checkpoints, each as `verify`; one that cannot be judged stops no other.
 
@@ -137,7 +153,14 @@ def verify_all(
     for address in addresses:
         try:
             results.append(
-                verify(address, level=level, jobs=jobs, limits=limits, progress=progress)
+                verify(
+                    address,
+                    level=level,
+                    jobs=jobs,
+                    limits=limits,
+                    progress=progress,
+                    names=names,
+                )
             )
         except CkpttoolError as error:
             results.append(Unjudged(address, error))

@@ -144,6 +144,20 @@ class Source(Protocol):
         """
         ...
 
+    def checksummed(self, variable: Variable) -> bool:
+        """Whether reading all of it with ``check`` compares every byte with a checksum.
+
+        Also where only ``sums`` does.
+        """
+        ...
+
+    def sums(self) -> Iterator[tuple[str, Iterator[bytes]]]:
+        """What has a checksum of its own that reading variables does not compare.
+
+        Gives its name, and its bytes, which raise at their end where they do not match.
+        """
+        ...
+
     def chunks(
         self, variable: Variable, selection: Selection, *, check: bool = True
     ) -> Iterator[bytes]:

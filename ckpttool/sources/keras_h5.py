@@ -128,6 +128,9 @@ class Hdf5Source(ListedSource):
         start = hdf5.start + dataset.offset
         return Extent(hdf5.file, start, dataset.stored, dataset.type.little_endian)
 
+    def checksummed(self, variable: Variable) -> bool:
+        return self._datasets[variable.key].checksummed
+
     def close(self) -> None:
         if self._hdf5 is not None:
             self._hdf5.close()

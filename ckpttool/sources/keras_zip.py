@@ -7,11 +7,13 @@ configuration is read as data. (keras/src/saving/saving_lib.py.)
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ckpttool.errors import CorruptError, IncompleteError, LimitError, UnsupportedError
 from ckpttool.formats.zip_directory import STORED, ZipMember, read_directory, read_member
-from ckpttool.model import Finding
+from ckpttool.formats.zip_stream import unpacked
+from ckpttool.model import Finding, Variable
 from ckpttool.sources.keras_config import parse_object
 from ckpttool.sources.keras_h5 import Hdf5Source
 from ckpttool.storage import open_directory
@@ -45,7 +47,7 @@ class KerasZipSource(Hdf5Source):
         try:
             file = self.open(resolved.prefix)
             members = {member.name: member for member in read_directory(file, limits)}
-            weights = _weights(file, members)
+            self._weights = weights = _weights(file, members)
             self.read_file(file, start=weights.offset, size=weights.nbytes)
             metadata = self._json(file, members, _METADATA)
             if metadata is not None:
@@ -56,6 +58,12 @@ class KerasZipSource(Hdf5Source):
         except BaseException:
             self.close()
             raise
+
+    def checksummed(self, variable: Variable) -> bool:  # noqa: ARG002 - the archive has one
+        return True
+
+    def sums(self) -> Iterator[tuple[str, Iterator[bytes]]]:
+        yield self._weights.name, unpacked(self._files[0], self._weights)
 
     def _json(self, file: ReadableFile, members: dict[str, ZipMember], name: str) -> bytes | None:
         """A member that describes the model; the weights can be read without."""

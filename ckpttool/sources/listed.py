@@ -152,6 +152,15 @@ class ListedSource:
     def findings(self) -> Sequence[Finding]:
         return tuple(self._findings)
 
+    def checksummed(
+        self,
+        variable: Variable,  # noqa: ARG002 - for formats that have checksums
+    ) -> bool:
+        return False
+
+    def sums(self) -> Iterator[tuple[str, Iterator[bytes]]]:
+        return iter(())
+
     def shards(self) -> Sequence[Shard]:
         return [
             Shard(file.path, file.stat.size, file.stat.size, present=True) for file in self._files

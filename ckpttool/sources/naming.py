@@ -13,11 +13,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ckpttool.formats.object_graph import OBJECT_GRAPH_KEY, VARIABLE_VALUE, ObjectGraph
 from ckpttool.model import Kind
 from ckpttool.sources.graph_walk import WalkedGraph, walk_graph
 from ckpttool.sources.kinds import Label, kind_of_name, label_of_name
+
+if TYPE_CHECKING:
+    from ckpttool.sources.base import NameStyle
 
 __all__ = [
     "GraphNames",
@@ -129,6 +133,12 @@ class GraphNames:
         """The object path of a key, as readable as it can be and stay unambiguous."""
         number = self._number(key)
         return path_of_key(key) if number is None else self._paths[number]
+
+    def namer(self, style: NameStyle) -> Callable[[str], str]:
+        """What gives a key the name that was asked for."""
+        if style == "full":
+            return lambda key: self.label(key)[0]
+        return self.path if style == "path" else str
 
     def full_name(self, key: str) -> str:
         """What the program that wrote a variable called it; empty where it is not known."""

@@ -100,6 +100,14 @@ class NpzSource(ArrayFileSource):
             member = array.member
             yield Read(self._files[0].path, member.offset, member.stored)
 
+    def checksummed(self, variable: Variable) -> bool:
+        return self._arrays[variable.key].checksum
+
+    def sums(self) -> Iterator[tuple[str, Iterator[bytes]]]:
+        for array in self._arrays.values():  # read in another order than they are stored in
+            if array.checksum and array.fortran_order:
+                yield array.name, unpacked(self._files[0], array.member)
+
     def _chunks(self, variable: Variable, selection: Selection, *, check: bool) -> Iterator[bytes]:
         array = self._arrays[variable.key]
         little = array.type.little_endian

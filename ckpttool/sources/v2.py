@@ -240,6 +240,14 @@ class BundleSource:
         """Shard → bytes that it needs to have; a whole walk, which raises as ``variables``."""
         return self._walk()[0]
 
+    def checksummed(self, variable: Variable) -> bool:
+        """Whether it has a checksum, or every part of it has one."""
+        parts = variable.slices or (variable,)
+        return all(part.crc32c is not None for part in parts)
+
+    def sums(self) -> Iterator[tuple[str, Iterator[bytes]]]:
+        return iter(())
+
     def shards(self) -> list[Shard]:
         expected, _ = self._walk()
         on_disk = self._files.on_disk()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ckpttool.cli import options
@@ -9,6 +11,9 @@ from ckpttool.cli.output import Output
 from ckpttool.cli.views.verify import VerifyView
 from ckpttool.limits import default_limits
 from ckpttool.ops.verify import verify_all
+
+if TYPE_CHECKING:
+    from ckpttool.sources.base import NameStyle
 
 __all__ = ["command"]
 
@@ -21,13 +26,18 @@ __all__ = ["command"]
 @options.sources
 @click.option("--quick", is_flag=True, help="Structure only: do not read the variables' bytes.")
 @options.jobs
+@options.naming
 @options.progress
 @options.output(ndjson=True, notes=True)
-def command(out: Output, sources: tuple[str, ...], quick: bool, jobs: int | None) -> int:
+def command(
+    out: Output, sources: tuple[str, ...], quick: bool, jobs: int | None, naming: NameStyle
+) -> int:
     """Check structure and every checksum.
 
     The index, the data files beside it, partitioned variables, the object graph, and (but
-    with --quick) every byte of every variable against its checksum. Nothing is changed.
+    with --quick) every byte of every variable against its checksum. Of other sources the
+    structure and every byte; where a format has no checksums, that is said, and the exit
+    code is 3. Nothing is changed.
     """
     with out.progress("verify") as report:
         results = verify_all(
@@ -36,6 +46,7 @@ def command(out: Output, sources: tuple[str, ...], quick: bool, jobs: int | None
             jobs=jobs,
             limits=default_limits(),
             progress=report,
+            names=naming,
         )
     for result in results:
         for note in result.notes:

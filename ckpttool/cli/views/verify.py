@@ -73,11 +73,17 @@ class VerifyView(View):
             verdict = (result.location, _verdict(result), result.level)
             yield from tab_lines([(*verdict, str(checked.variables), str(checked.nbytes))])
             yield from tab_lines(
-                (result.location, finding.severity, finding.id, finding.object, finding.message)
+                (
+                    result.location,
+                    finding.severity,
+                    finding.id,
+                    _called(result, finding.object),
+                    finding.message,
+                )
                 for finding in result.findings
             )
             yield from tab_lines(
-                (result.location, "not-checked", "", skipped.object, _why(skipped))
+                (result.location, "not-checked", "", _called(result, skipped.object), _why(skipped))
                 for skipped in result.not_checked
             )
 
@@ -141,6 +147,11 @@ class VerifyView(View):
         ]
 
 
+def _called(result: VerifyResult, object: str) -> str:
+    """What the object of a finding is called."""
+    return result.names.get(object, object)
+
+
 def _verdict(result: VerifyResult) -> str:
     if result.damaged:
         return "damaged"
@@ -186,6 +197,7 @@ def _finding(result: VerifyResult, finding: Finding) -> dict[str, object]:
         "id": finding.id,
         "severity": finding.severity,
         "object": finding.object,
+        "name": _called(result, finding.object),
         "message": finding.message,
         "source": result.address,
     }
@@ -199,6 +211,7 @@ def _finding(result: VerifyResult, finding: Finding) -> dict[str, object]:
 def _not_checked(result: VerifyResult, skipped: NotChecked) -> dict[str, object]:
     return {
         "object": skipped.object,
+        "name": _called(result, skipped.object),
         "why": skipped.why,
         "variables": skipped.variables,
         "bytes": skipped.nbytes,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ckpttool.errors import CorruptError, IncompleteError, NotFoundError
 from ckpttool.formats.sniff import sniff_file
@@ -26,6 +26,9 @@ from ckpttool.sources.filenames import index_name, join
 from ckpttool.sources.settling import changes_soon
 from ckpttool.storage import Directory, ReadableFile
 
+if TYPE_CHECKING:
+    from ckpttool.sources.base import NameStyle
+
 __all__ = ["BundleReport", "Level", "check_bundle"]
 
 Level = Literal["deep", "quick"]
@@ -41,7 +44,7 @@ class BundleReport:
         damaged: whether a finding is an error.
         findings: errors first.
         not_checked: what was not checked.
-        names: object of a finding → what ``list`` calls it, where that is not its key.
+        names: object of a finding → what it is called, where that is not its key.
     """
 
     variables: int
@@ -60,6 +63,7 @@ def check_bundle(
     jobs: int | None,
     limits: Limits,
     progress: Progress | None,
+    names: NameStyle = "full",
 ) -> BundleReport:
     """Check the checkpoint ``base`` in ``directory``.
 
@@ -73,16 +77,29 @@ def check_bundle(
         jobs: threads that read; None: as many as pay.
         limits: bounds on what its files may claim.
         progress: told of bytes done and of all bytes.
+        names: what variables are called.
 
     Raises:
         ForeignFormatError: the index is a file of another kind.
         LimitError, UnsupportedError, UnsafeError, StorageError, PermissionDeniedError: the
             index cannot be judged.
     """
-    check = _Check(directory, base, level=level, jobs=jobs, limits=limits, progress=progress)
+
+    def new_check() -> _Check:
+        return _Check(
+            directory,
+            base,
+            level=level,
+            jobs=jobs,
+            limits=limits,
+            progress=progress,
+            names=names,
+        )
+
+    check = new_check()
     changed = check.run()
     if changed and check.report.damaged:
-        check = _Check(directory, base, level=level, jobs=jobs, limits=limits, progress=progress)
+        check = new_check()
         changed = check.run()
     if changed:
         damaged = check.report.damaged
@@ -116,6 +133,7 @@ class _Check:
         jobs: int | None,
         limits: Limits,
         progress: Progress | None,
+        names: NameStyle,
     ) -> None:
         self.report = Report()
         self.coverage: Coverage | None = None
@@ -126,6 +144,7 @@ class _Check:
         self._jobs = jobs
         self._limits = limits
         self._progress = progress
+        self._style: NameStyle = names
 
     def run(self) -> bool:
         """Check; tells whether the index was changed meanwhile."""
@@ -181,7 +200,9 @@ class _Check:
             )
         self.report.name(contents.lookup)
         if objects := self.report.objects:
-            self.names = listed_names(objects, contents, files, self._directory, self._limits)
+            self.names = listed_names(
+                objects, contents, files, self._directory, self._limits, self._style
+            )
         if not coverage.listed and contents.whole:
             self.report.add("no-variables", "warning", file.path, "it lists no variable")
 

@@ -7,6 +7,7 @@ damage was found, it also says what the damaged keys are called in a listing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ckpttool.errors import CkpttoolError, LimitError
 from ckpttool.formats.bundle import Entry
@@ -20,6 +21,9 @@ from ckpttool.ops.verification.contents import GRAPH_KEY, Contents, name_of
 from ckpttool.ops.verification.report import Report
 from ckpttool.ops.verification.shards import DataFile
 from ckpttool.storage import Directory
+
+if TYPE_CHECKING:
+    from ckpttool.sources.base import NameStyle
 
 __all__ = ["check_graph", "listed_names"]
 
@@ -85,27 +89,31 @@ def listed_names(
     files: list[DataFile],
     directory: Directory,
     limits: Limits,
+    style: NameStyle = "full",
 ) -> dict[str, str]:
-    """What ``list`` calls those objects of findings that it does not call by their key.
+    """What those objects of findings are called that are not called by their key.
 
     The graph is read once more for that: to keep its names would cost every healthy
     checkpoint their memory.
     """
     entry = contents.graph
-    if entry is None:
+    if entry is None or style == "key":
         return {}
-    from ckpttool.sources.naming import GraphNames, Label, label_of_key
+    from ckpttool.sources.naming import GraphNames, label_of_key, path_of_key
 
-    label: Callable[[str], Label] = label_of_key
-    if not all(label(key)[0] == key for key in objects):
+    def guessed(key: str) -> str:
+        return label_of_key(key)[0] if style == "full" else path_of_key(key)
+
+    called: Callable[[str], str] = guessed
+    if not all(guessed(key) == key for key in objects):
         try:
             with within_memory("the object graph"):
                 data = _read(entry, contents, files, directory, limits)
                 if data is not None:
-                    label = GraphNames(parse_object_graph(data, limits)).label
+                    called = GraphNames(parse_object_graph(data, limits)).namer(style)
         except CkpttoolError:
             pass  # there is a finding about it
-    names = {key: label(key)[0] for key in objects}
+    names = {key: called(key) for key in objects}
     return {key: name for key, name in names.items() if name != key}
 
 
