@@ -33,7 +33,7 @@ _NUMBERED = re.compile(r"(?:.*/)?vars/[0-9]+")
 _STEPS = frozenset({"iter", "iteration", "iterations"})
 
 #: Class of a layer, as its counted name spells it → the names of its variables, by how many
-#: there are. A ``*`` stands for any rank from 3 on.
+#: there are.
 _CONVOLUTION: dict[int, tuple[str, ...]] = {2: ("kernel", "bias"), 1: ("kernel",)}
 _SEPARABLE: dict[int, tuple[str, ...]] = {3: ("depthwise_kernel", "pointwise_kernel", "bias")}
 _RECURRENT: dict[int, tuple[str, ...]] = {
