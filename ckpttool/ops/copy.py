@@ -1,28 +1,25 @@
 """``cp`` and ``mv``: a whole checkpoint as one thing.
 
-The files are taken as they are, to the byte, whatever is in them; only their names change.
-The index comes last at the destination, and goes first at the source.
+The files (``copy_files.py``) are taken as they are, to the byte, whatever is in them; only
+their names change. The index comes last at the destination, and goes first at the source.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
 
 from ckpttool.errors import (
     CorruptError,
-    IncompleteError,
     NoSpaceError,
     PermissionDeniedError,
     RefusedError,
     StorageError,
+    UnsupportedError,
 )
-from ckpttool.formats.bundle import BundleIndex
-from ckpttool.limits import Limits
-from ckpttool.ops.rewrite.destination import Destination, destination, in_the_way
+from ckpttool.ops.copy_files import CheckpointFiles, collect, is_v1_address, require_free
+from ckpttool.ops.rewrite.destination import Destination, destination, prefix_of
 from ckpttool.ops.rewrite.recipes import recipe_of_copy
 from ckpttool.ops.rewrite.run import (
     Options,
@@ -38,7 +35,7 @@ from ckpttool.ops.rewrite.shard_writer import Reporter
 from ckpttool.ops.rewrite.tensors import Input
 from ckpttool.ops.rewrite.threads import in_order
 from ckpttool.sources.address import Resolved, resolve
-from ckpttool.sources.filenames import graph_name, index_name, join, shard_name
+from ckpttool.sources.filenames import join
 from ckpttool.storage import open_directory
 from ckpttool.storage.base import FileStat
 from ckpttool.storage.fileset import FileSet, Recipe
@@ -46,30 +43,6 @@ from ckpttool.storage.local import LocalDirectory
 from ckpttool.storage.lock import DirectoryLock
 
 __all__ = ["copy_checkpoint", "move_checkpoint"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Files:
-    """The files of a checkpoint.
-
-    ``shards`` holds the number of every data file that is there, the file, and how many
-    entries have bytes in it; ``count`` is what their names say. ``variables`` counts a
-    partitioned one as one.
-    """
-
-    index: FileStat
-    shards: tuple[tuple[int, FileStat, int], ...]
-    count: int
-    variables: int
-    graph: FileStat | None
-
-    def named(self, prefix: str) -> dict[str, FileStat]:
-        """Every file under its name with another prefix, the index last."""
-        files = {shard_name(prefix, number, self.count): stat for number, stat, _ in self.shards}
-        if self.graph is not None:
-            files[graph_name(prefix)] = self.graph
-        files[index_name(prefix)] = self.index
-        return files
 
 
 def copy_checkpoint(address: str, to: str, options: Options) -> RewriteResult:
@@ -85,7 +58,7 @@ def copy_checkpoint(address: str, to: str, options: Options) -> RewriteResult:
     pending = [] if options.dry_run else finish_pending(to)
     found = resolve(address, options.limits)
     with open_directory(found.directory) as source:
-        where = destination(to, found.prefix)
+        where = destination(to, prefix_of(found))
         return _transfer(source, found, where, options, pending, moving=False)
 
 
@@ -105,7 +78,7 @@ def move_checkpoint(address: str, to: str, options: Options) -> RewriteResult:
             id="move-saved-model",
         )
     with open_directory(found.directory) as source:
-        where = destination(to, found.prefix)
+        where = destination(to, prefix_of(found))
         return _transfer(source, found, where, options, pending, moving=True)
 
 
@@ -118,11 +91,12 @@ def _transfer(
     *,
     moving: bool,
 ) -> RewriteResult:
-    files = _collect(source, found, options.limits)
+    _require_checkpoint(found)
+    files = collect(source, found, options.limits, _salvage(found))
     if options.check:
-        _require_healthy(found.address, options)
+        _require_healthy(found, options)
     with open_directory(where.directory) as directory:
-        old = in_the_way(directory, where.prefix, overwrite=options.overwrite)
+        old = require_free(directory, files, where.prefix, overwrite=options.overwrite)
         if not options.dry_run:
             _require_elsewhere(source, directory, found, where)
             with DirectoryLock(directory) as lock:
@@ -136,12 +110,8 @@ def _transfer(
             if moving:
                 _remove(source, files)
         shards = tuple(
-            ShardResult(
-                join(directory.path, shard_name(where.prefix, number, files.count)),
-                stat.size,
-                variables,
-            )
-            for number, stat, variables in files.shards
+            ShardResult(join(directory.path, one.name(where.prefix)), one.stat.size, one.variables)
+            for one in files.data
         )
     return RewriteResult(
         found.location,
@@ -153,46 +123,14 @@ def _transfer(
         not options.dry_run,
         tuple(warnings),
         found.notes,
-        tuple(
-            Input.of(join(source.path, stat.name), stat)
-            for stat in (files.index, *(stat for _, stat, _ in files.shards))
-        ),
+        tuple(Input.of(join(source.path, stat.name), stat) for stat in files.without_graph),
     )
-
-
-def _collect(source: LocalDirectory, found: Resolved, limits: Limits) -> _Files:
-    """What belongs to the checkpoint; all of it has to be there."""
-    prefix = found.prefix
-    needed: Counter[int] = Counter()
-    entries: Counter[int] = Counter()
-    variables = 0
-    with closing(source.open(index_name(prefix))) as file:
-        index = BundleIndex(file, limits)
-        for block in index.blocks():
-            for entry in block:
-                if entry.slices:
-                    variables += 1 - len(entry.slices)
-                else:
-                    variables += 1
-                    entries[entry.shard] += 1
-                    needed[entry.shard] = max(needed[entry.shard], entry.offset + entry.size)
-        count, index_stat = index.header.num_shards, file.stat
-    on_disk = {entry.name: entry for entry in source.scan()}
-    shards = []
-    for number in sorted(needed.keys() | set(range(min(count, len(on_disk))))):
-        name = shard_name(prefix, number, count)
-        stat = on_disk.get(name)
-        if number in needed and (stat is None or stat.size < needed[number]):
-            raise _incomplete(found, join(source.path, name), stat, needed[number])
-        if stat is not None:
-            shards.append((number, stat, entries[number]))
-    return _Files(index_stat, tuple(shards), count, variables, on_disk.get(graph_name(prefix)))
 
 
 def _write(
     source: LocalDirectory,
     directory: LocalDirectory,
-    files: _Files,
+    files: CheckpointFiles,
     where: Destination,
     old: list[str],
     recipes: Mapping[str, Recipe],
@@ -226,7 +164,8 @@ def _write(
         in_order(take, list(named.items()), options.jobs, report.stop)
         require_same([Input.of(join(source.path, stat.name), stat) for stat in named.values()])
         forget_fingerprint(where, warnings)
-        new.commit(index_name(where.prefix), [name for name in old if name not in named])
+        *_, last = named
+        new.commit(last, [name for name in old if name not in named])
     if options.link and not linked:
         warnings.append(f"{directory.path} is on another file system: all was copied")
 
@@ -240,7 +179,7 @@ def _link(new: FileSet, name: str, source: LocalDirectory, stat: FileStat) -> bo
     return True
 
 
-def _recipes(source: LocalDirectory, files: _Files, prefix: str) -> dict[str, Recipe]:
+def _recipes(source: LocalDirectory, files: CheckpointFiles, prefix: str) -> dict[str, Recipe]:
     """What the large files of the copy are made of, by name."""
     found = {}
     for name, stat in files.named(prefix).items():
@@ -259,14 +198,13 @@ def _copy(
         copy.commit()
 
 
-def _remove(source: LocalDirectory, files: _Files) -> None:
-    """Remove the source's files, the index first, so that nothing half gone looks whole."""
-    source.remove(files.index)
+def _remove(source: LocalDirectory, files: CheckpointFiles) -> None:
+    """Remove the source's files, the last one first, so that nothing half gone looks whole."""
+    *others, last = files.files
+    source.remove(last.stat)
     source.sync()
-    for _, stat, _ in files.shards:
-        source.remove(stat)
-    if files.graph is not None:
-        source.remove(files.graph)
+    for one in others:
+        source.remove(one.stat)
     source.sync()
 
 
@@ -274,7 +212,7 @@ def _require_elsewhere(
     source: LocalDirectory, directory: LocalDirectory, found: Resolved, where: Destination
 ) -> None:
     one, other = source.itself(), directory.itself()
-    if (one.device, one.inode, found.prefix) == (other.device, other.inode, where.prefix):
+    if (one.device, one.inode, prefix_of(found)) == (other.device, other.inode, where.prefix):
         raise RefusedError(
             f"{found.location} is the source and the destination",
             why="a checkpoint cannot be put in its own place",
@@ -283,26 +221,38 @@ def _require_elsewhere(
         )
 
 
-def _require_healthy(address: str, options: Options) -> None:
+def _require_checkpoint(found: Resolved) -> None:
+    """Check that it is something whose files this command knows.
+
+    Raises:
+        UnsupportedError: id ``not-a-checkpoint``.
+    """
+    if found.kind not in {"checkpoint", "run", "savedmodel", "tf-v1"}:
+        raise UnsupportedError(
+            f"{found.address} is no checkpoint of several files",
+            why="it is one file, which the system copies as well",
+            hint=f"cp {shlex.quote(found.address)} …; or ckpttool repartition makes a "
+            "checkpoint of it",
+            id="not-a-checkpoint",
+        )
+
+
+def _salvage(found: Resolved) -> str:
+    if is_v1_address(found):
+        return "bring all files of one save together first"
+    return f"ckpttool cp --salvage {shlex.quote(found.address)} DST copies what is intact"
+
+
+def _require_healthy(found: Resolved, options: Options) -> None:
     from ckpttool.ops.verify import verify
 
+    address = found.address
     result = verify(address, limits=options.limits, progress=options.progress)
     if not result.healthy:
         first = result.findings[0] if result.findings else None
         raise CorruptError(
             f"{address} is not healthy, and was not copied",
             why=f"{first.object}: {first.message}" if first else "not all of it could be checked",
-            hint=f"ckpttool cp --salvage {shlex.quote(address)} DST copies what is intact",
+            hint=_salvage(found),
             id="source-damaged",
         )
-
-
-def _incomplete(found: Resolved, path: str, stat: FileStat | None, needed: int) -> IncompleteError:
-    return IncompleteError(
-        f"{found.location} is not whole",
-        why=f"there is no {path}"
-        if stat is None
-        else f"{path} has {stat.size} bytes of at least {needed}",
-        hint=f"ckpttool cp --salvage {shlex.quote(found.address)} DST copies what is intact",
-        id="shard-missing" if stat is None else "shard-short",
-    )

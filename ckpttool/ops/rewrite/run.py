@@ -25,6 +25,7 @@ from ckpttool.sources.filenames import (
     shard_name,
     split_part,
 )
+from ckpttool.sources.v1_files import is_v1
 from ckpttool.storage import open_directory, stat_path
 from ckpttool.storage.base import ReadableFile
 from ckpttool.storage.fileset import COMMIT_JOURNAL, Recipe, finish_interrupted
@@ -301,13 +302,24 @@ def recover(
     if lock.taken_over:
         said.append(f"the lock of {lock.taken_over}, which has died, was taken over")
     made = [recipe for recipe in wanted if recipe.is_made(directory)]
-    if finish_interrupted(directory, lambda name: split_part(name) is not None, made):
+    if finish_interrupted(directory, lambda name: _may_be_written(directory, name), made):
         said.append(f"a write that was interrupted in {directory.path} has been finished first")
     if made:
         nbytes = sum(recipe.nbytes for recipe in made)
         files = "1 data file" if len(made) == 1 else f"{len(made)} data files"
         said.append(f"{files} of an interrupted write, {nbytes} bytes, need not be written again")
     return said
+
+
+def _may_be_written(directory: LocalDirectory, name: str) -> bool:
+    """Whether a commit of ours can concern a file of this name.
+
+    A V1 checkpoint may have any name; one that is free, or is a V1 checkpoint's, is no loss
+    to anybody else.
+    """
+    if split_part(name) is not None:
+        return True
+    return directory.stat(name) is None or is_v1(directory, name)
 
 
 def verify_result(where: Destination, options: Options) -> None:
