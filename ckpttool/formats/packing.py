@@ -1,14 +1,14 @@
-"""Elements of half a byte: two in a byte, as most formats have them, or one, as TensorFlow.
+"""Elements of less than a byte: several in a byte, as most formats have them, or one each.
 
-The first element of a pair is in the low bits (safetensors, ONNX's onnx.proto, TFLite's
-schema.fbs all say so). Knows bytes only.
+The first element of a byte is in its low bits (safetensors, ONNX's onnx.proto, TFLite's
+schema.fbs all say so); TensorFlow stores a byte each. Knows bytes only.
 """
 
 from __future__ import annotations
 
 from functools import cache
 
-__all__ = ["pack_halves", "unpack_halves"]
+__all__ = ["pack_halves", "unpack"]
 
 
 def pack_halves(data: bytes) -> bytes:
@@ -20,25 +20,27 @@ def pack_halves(data: bytes) -> bytes:
     return ((low & mask) | (high & mask) << 4).to_bytes(size, "little")
 
 
-def unpack_halves(data: bytes, *, signed: bool = False) -> bytes:
-    """Two elements a byte, as a byte each.
+def unpack(data: bytes, bits: int, *, signed: bool = False) -> bytes:
+    """Elements of ``bits`` bits (2 or 4), as a byte each.
 
     Args:
-        data: the pairs.
-        signed: whether the upper bits of an element repeat its sign, as in TensorFlow's int4.
+        data: the packed elements.
+        bits: of an element.
+        signed: whether the upper bits of a byte repeat the sign, as in TensorFlow's int4.
     """
-    spread = bytearray(2 * len(data))
-    low, high = _tables(signed)
-    spread[::2] = data.translate(low)
-    spread[1::2] = data.translate(high)
+    tables = _tables(bits, signed)
+    spread = bytearray(len(tables) * len(data))
+    for place, table in enumerate(tables):
+        spread[place :: len(tables)] = data.translate(table)
     return bytes(spread)
 
 
 @cache
-def _tables(signed: bool) -> tuple[bytes, bytes]:
-    """The byte of the low and of the high half, for each byte."""
-    halves = [half | 0xF0 if signed and half & 8 else half for half in range(16)]
-    return (
-        bytes(halves[byte & 15] for byte in range(256)),
-        bytes(halves[byte >> 4] for byte in range(256)),
+def _tables(bits: int, signed: bool) -> tuple[bytes, ...]:
+    """For each place in a byte: the element there, for each byte."""
+    full = (1 << bits) - 1
+    upper = 0xFF ^ full
+    elements = [part | upper if signed and part >> bits - 1 else part for part in range(full + 1)]
+    return tuple(
+        bytes(elements[byte >> shift & full] for byte in range(256)) for shift in range(0, 8, bits)
     )

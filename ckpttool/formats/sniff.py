@@ -98,6 +98,10 @@ KINDS: dict[str, tuple[str, str]] = {
     "graph-text": ("a graph as text (.pbtxt)", "it has no values of variables"),
     "tflite": ("a TFLite model", "give the checkpoint or SavedModel it was converted from"),
     "tfjs": ("the JSON of a TensorFlow.js model", "its weights are in the .bin files beside it"),
+    "tfjs-old": (
+        "a TensorFlow.js model of the form before 1.0",
+        "its weights can be read: give weights_manifest.json, which lies in it",
+    ),
     "events": ("a TensorBoard event log", "give the checkpoint beside it"),
     "tfhub-archive": ("an archive with a SavedModel in it, as TF-Hub hands them out", _TAR_HINT),
     "checkpoint-archive": ("an archive with a TensorFlow checkpoint in it", _TAR_HINT),
@@ -199,6 +203,7 @@ def sniff_directory(names: Collection[str]) -> Sniffed | None:
 _DIRECTORY_MARKS = {
     "orbax": frozenset({"_CHECKPOINT_METADATA", "_METADATA", "manifest.ocdbt"}),
     "zarr": frozenset({".zarray", ".zgroup", ".zmetadata", "zarr.json"}),
+    "tfjs-old": frozenset({"tensorflowjs_model.pb"}),
 }
 
 _LFS_STARTS = (
@@ -304,7 +309,7 @@ def _by_structure(head: bytes, size: int, end: bytes) -> str | None:
         return _zip_kind(head + end)
     if head.startswith(b"\x1f\x8b"):
         return _gzip_kind(head)
-    if head[8:10] == b'{"' and int.from_bytes(head[:8], "little") <= size - 8:
+    if head[8:10] in {b'{"', b"{}"} and int.from_bytes(head[:8], "little") <= size - 8:
         return "safetensors"
     if b"brain.Event:" in head[20:64]:  # the first record of every event file
         return "events"
@@ -401,6 +406,7 @@ _TEXT: tuple[tuple[bytes, str], ...] = (
     (rb"(?i)\s*<(?:!doctype\s+html|html|head|body|script)\b", "html"),
     (rb"\s*<\?xml|\s*<Error>", "xml"),
     (rb'\s*\{\s*"(?:format"|modelTopology"|weightsManifest")', "tfjs"),
+    (rb'\s*\[\s*\{\s*"(?:paths|weights)"\s*:\s*\[', "tfjs"),
     (rb'\s*[{\[]\s*["\]}\[{0-9]', "json"),
     (rb"(?:\s|#[^\n]*\n)*(?:node|meta_info_def|graph_def)\s*:?\s*\{", "graph-text"),
 )

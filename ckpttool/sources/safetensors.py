@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ckpttool.formats.packing import unpack_halves
+from ckpttool.formats.packing import unpack
 from ckpttool.formats.safetensors import StoredTensor, read_header
 from ckpttool.model import Variable, numel
 from ckpttool.sources.array_file import ArrayFileSource
@@ -64,7 +64,7 @@ class SafetensorsSource(ArrayFileSource):
         def read(_part: int, offset: int, size: int) -> bytes:
             first = offset // 2
             stored = file.pread(start + first, (offset + size + 1) // 2 - first)
-            return unpack_halves(stored)[offset % 2 : offset % 2 + size]
+            return unpack(stored, 4)[offset % 2 : offset % 2 + size]
 
         yield from pieces(selection, 1, [Box((0,) * len(shape), shape)], read)
 

@@ -85,6 +85,7 @@ KNOWN = [
     ("graph-text", b"# comment\nmeta_info_def {\n}\n"),
     ("tflite", b"\x1c\0\0\0TFL3\x14\0 \0"),
     ("tfjs", b'{"format": "layers-model", "modelTopology": {}}'),
+    ("tfjs", b'[{"paths": ["group1"], "weights": []}]'),
     ("events", struct.pack("<QI", 24, 7) + b"\x09" + b"\0" * 8 + b"\x1a\x0dbrain.Event:2"),
     ("tfhub-archive", tarred("./", "./saved_model.pb", "./variables/", mode="w:gz")),
     ("tfhub-archive", tarred("tfhub_module.pb", "saved_model.pb")),
@@ -145,13 +146,14 @@ def test_known_kinds(kind: str, data: bytes) -> None:
 
 
 def test_every_kind_of_file_is_tested() -> None:
-    directories = {"orbax", "zarr", "pytorch-distributed"}
+    directories = {"orbax", "zarr", "pytorch-distributed", "tfjs-old"}
     assert {kind for kind, _ in KNOWN} == KINDS.keys() - directories
 
 
 def test_directories() -> None:
     assert sniff_directory({"_CHECKPOINT_METADATA", "default"}) == Sniffed("orbax")
     assert sniff_directory([".zgroup", "w"]) == Sniffed("zarr")
+    assert sniff_directory(["tensorflowjs_model.pb", "group1"]) == Sniffed("tfjs-old")
     assert sniff_directory({".metadata", "__0_0.distcp"}) == Sniffed("pytorch-distributed")
     assert sniff_directory({"checkpoint", "ckpt-1.index", ".metadata"}) is None
 

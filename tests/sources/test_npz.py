@@ -266,6 +266,6 @@ def test_a_file_that_numpy_writes_without_seeking(tmp_path: Path) -> None:
             return len(data)  # type: ignore[arg-type]
 
     pipe = Pipe()
-    np.savez_compressed(pipe, x=np.arange(5))  # type: ignore[arg-type]
+    np.savez_compressed(pipe, x=np.arange(5))
     (tmp_path / "x.npz").write_bytes(pipe.data)
     assert_same(tmp_path / "x.npz", {"x": np.arange(5)})
