@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 from ckpttool.errors import CkpttoolError
 from ckpttool.formats.dtypes import BY_NAME, dtype_name
 from ckpttool.limits import Limits
-from ckpttool.model import KINDS, Kind, Variable
+from ckpttool.model import KINDS, Kind, Variable, shape_text
 from ckpttool.ops.wanted import Wanted, wanted
 from ckpttool.sources.registry import open_source
 from ckpttool.sources.v2 import BundleSource
@@ -23,6 +23,7 @@ from ckpttool.sources.v2 import BundleSource
 if TYPE_CHECKING:
     from ckpttool.formats.bundle import Entry
     from ckpttool.formats.bundle_scan import Lines
+    from ckpttool.ops.name_map import NamesOf
     from ckpttool.sources.base import NameStyle, Source
     from ckpttool.sources.kinds import Label
 
@@ -93,6 +94,28 @@ class Listing:
             if variable.dtype in _NUMBERS:
                 self.parameters += variable.parameters
             yield variable
+
+    def names(self) -> Iterator[NamesOf]:
+        """Every name of each wanted variable, in the order of the keys; raises as `variables`.
+
+        The object graph is none, and is left out.
+        """
+        from ckpttool.ops.name_map import NamesOf
+
+        source = self._source
+        graph = source.names if isinstance(source, BundleSource) else None
+        for variable in source.variables():
+            key, name, kind = variable.key, variable.name, variable.kind
+            if kind != "object_graph" and self._want(source.name_of(variable, self._names), kind):
+                yield NamesOf(
+                    key,
+                    name,
+                    name if graph is None else graph.full_name(key),
+                    source.name_of(variable, "path"),
+                    kind,
+                    variable.dtype,
+                    shape_text(variable.shape),
+                )
 
     def lines(self, look: Look) -> Iterator[bytes | str | Iterator[Variable]]:
         """The same as lines of text, as far as that is quicker; else as variables.

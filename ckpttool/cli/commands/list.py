@@ -24,6 +24,7 @@ __all__ = ["command"]
         "ckpttool list run/ --sort bytes",
         "ckpttool list run/ --kind model --exclude '*/bias'",
         "ckpttool list run/@1000 -q --regex '^layer_1/'",
+        "ckpttool list run/ --kind model --map names.json",
     ],
 )
 @options.source
@@ -34,6 +35,15 @@ __all__ = ["command"]
     help="An order other than that of the keys; bytes and params: the largest first.",
 )
 @options.naming
+@click.option(
+    "--map",
+    "map_path",
+    type=click.Path(),
+    metavar="FILE",
+    help="Write all names of each variable, side by side, for edit --map: .json or .csv; - is "
+    "standard output, in the place of the list.",
+)
+@options.overwrite
 @options.output(ndjson=True, quiet=True)
 def command(
     out: Output,
@@ -44,12 +54,18 @@ def command(
     kinds: tuple[Kind, ...],
     sort: SortKey | None,
     naming: NameStyle,
+    map_path: str | None,
+    overwrite: bool,
 ) -> int:
     """List the variables: name, dtype, shape, bytes, shard, kind.
 
     In a pipe: tab-separated lines of just these, sizes in bytes. A partitioned variable is
     one line, with all its shards. Only the index is read: data files may be missing.
     """
+    if map_path is not None:
+        from ckpttool.ops.name_map import map_format, map_text, save_map
+
+        map_format(map_path)  # an ending that means nothing is told before anything is read
     listing = list_variables(
         source,
         include=include,
@@ -62,4 +78,11 @@ def command(
     with listing:
         for note in listing.notes:
             out.note(note)
+        if map_path == "-":
+            for piece in map_text(listing.names(), "json"):
+                out.write_bytes(piece)
+            return 0
+        if map_path is not None:
+            count = save_map(listing.names(), map_path, overwrite=overwrite)
+            out.note(f"{map_path} has the names of {count} variables")
         return out.show(ListView(listing))

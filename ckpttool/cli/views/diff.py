@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 
 from ckpttool.cli.escape import escape
+from ckpttool.cli.jsontext import exact
 from ckpttool.cli.screen import Column, Screen, tab_lines
 from ckpttool.cli.view import View
 from ckpttool.cli.words import count
@@ -70,7 +70,7 @@ class DiffView(View):
         result = self._result
         for what, found in _sorts(result):
             for one in found:
-                yield {"what": what, **one._asdict(), **_exact(one.name)}
+                yield {"what": what, **one._asdict(), **exact("name", one.name)}
         for pair in result.suggestions:
             yield {"what": "suggestion", **pair._asdict()}
 
@@ -256,11 +256,3 @@ def _described(side: SideFacts) -> str:
 
 def _side(side: SideFacts) -> dict[str, object]:
     return side._asdict()
-
-
-def _exact(name: str) -> dict[str, object]:
-    """The exact bytes of a name that JSON cannot say."""
-    data = name.encode("utf-8", "surrogateescape")
-    if data.decode("utf-8", "replace") == name:
-        return {}
-    return {"name_base64": b64encode(data).decode()}

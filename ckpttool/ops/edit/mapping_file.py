@@ -2,7 +2,8 @@
 
 JSON: ``{"old": "new"}``, ``[["old", "new"]]`` or ``[{"old": "…", "new": "…"}]``.
 CSV: two columns, ``old,new``; a first line of these two words (in either order) is a
-header. Knows no checkpoint: whether a name exists is the caller's question.
+header. What ``list --map`` writes has the members or columns ``key`` and ``name``, among
+others. Knows no checkpoint: whether a name exists is the caller's question.
 """
 
 from __future__ import annotations
@@ -90,12 +91,13 @@ def _json(path: str, text: str) -> tuple[list[tuple[str, str]], bool]:
         return [_pair(path, list(member)) for member in document], False
     if not isinstance(document, list):
         raise _unreadable(path, "it is neither an object nor a list")
-    if document and all(
-        isinstance(one, _Members) and {name for name, _ in one} >= {"old", "new"}
-        for one in document
-    ):
-        members = [dict(one) for one in document]
-        return [_pair(path, [one["old"], one["new"]]) for one in members], True
+    for old, new, certain in (("old", "new", True), ("key", "name", False)):
+        if document and all(
+            isinstance(one, _Members) and {name for name, _ in one} >= {old, new}
+            for one in document
+        ):
+            members = [dict(one) for one in document]
+            return [_pair(path, [one[old], one[new]]) for one in members], certain
     return [_pair(path, one) for one in document], False
 
 
@@ -109,10 +111,18 @@ def _csv(path: str, text: str) -> tuple[list[tuple[str, str]], bool]:
     except csv.Error as error:
         raise _unreadable(path, f"it is neither JSON nor CSV: {error}") from None
     head = tuple(cell.strip().lower() for cell in rows[0]) if rows else ()
+    if {"key", "name"} <= set(head):
+        key, name = head.index("key"), head.index("name")
+        return [_pair(path, _cells(row, key, name)) for row in rows[1:]], False
     turned = _HEADERS.get((head[0], head[1])) if len(head) == 2 else None
     if turned is None:
         return [_pair(path, row) for row in rows], False
     return [_pair(path, row[::-1] if turned else row) for row in rows[1:]], True
+
+
+def _cells(row: Sequence[str], *places: int) -> list[str]:
+    """The cells of these columns; empty ones where the row ends before."""
+    return [row[place] if place < len(row) else "" for place in places]
 
 
 def _pair(path: str, found: object) -> tuple[str, str]:
