@@ -17,18 +17,19 @@ from ckpttool.model import Finding, Shard, Variable
 from ckpttool.ops.census import Census, take_census
 from ckpttool.sources.address import Resolved, run_of
 from ckpttool.sources.base import Source, SourceKind, Style
-from ckpttool.sources.filenames import graph_name, index_name, join
+from ckpttool.sources.filenames import graph_name, index_name
 from ckpttool.sources.naming import path_of_key
 from ckpttool.sources.registry import resolve_and_open
 from ckpttool.sources.selection import Selection
 from ckpttool.sources.step import COUNTERS
-from ckpttool.storage import Directory, open_directory, stat_path
+from ckpttool.storage import Directory, open_directory
 
 # What looks at runs and checks bundles is imported when one is met: an HDF5 file is neither.
 if TYPE_CHECKING:
+    from ckpttool.ops.graph_report import GraphReport
     from ckpttool.ops.run_report import RunReport
 
-__all__ = ["CheckpointReport", "GraphFile", "InspectResult", "Step", "inspect"]
+__all__ = ["CheckpointReport", "InspectResult", "Step", "inspect"]
 
 #: Integers that a step is stored as, and whether they have a sign.
 _INTEGERS = {"int32": True, "int64": True, "uint32": False, "uint64": False}
@@ -45,14 +46,6 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class GraphFile:
-    """The file beside a checkpoint that holds its graph."""
-
-    path: str
-    nbytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class CheckpointReport:
     """One checkpoint.
 
@@ -65,7 +58,7 @@ class CheckpointReport:
         time: when its index was last written, in seconds; None where it is gone again.
         census: its variables, counted.
         shards: its data files, those that are missing too.
-        graph: the graph beside it (``.meta``, ``saved_model.pb``).
+        graph: the graph beside it (``.meta``, ``saved_model.pb``), or its own.
         problems: what ``verify --quick`` finds.
         names: object of a problem → what ``list`` calls it, where that is not its key.
     """
@@ -78,7 +71,7 @@ class CheckpointReport:
     time: float | None
     census: Census
     shards: tuple[Shard, ...]
-    graph: GraphFile | None
+    graph: GraphReport | None
     problems: tuple[Finding, ...]
     names: Mapping[str, str]
 
@@ -141,6 +134,7 @@ def inspect(
     *,
     tree: bool = False,
     depth: int | None = None,
+    graph: bool = False,
     limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> InspectResult:
@@ -151,6 +145,7 @@ def inspect(
             a SavedModel.
         tree: whether to sort the variables into scopes.
         depth: levels of scopes; None: all.
+        graph: whether to look at the nodes of its graph; then there has to be one.
         limits: bounds on what the files may claim; None: those of this process.
         progress: called with checkpoints done and checkpoints in all, of a run.
 
@@ -166,7 +161,9 @@ def inspect(
         with source:
             if resolved.kind == "run":
                 run = _run(address, limits, progress)
-            checkpoint = _report(source, resolved, tree=tree, depth=depth, limits=limits)
+            checkpoint = _report(
+                source, resolved, tree=tree, depth=depth, graph=graph, limits=limits
+            )
             notes = tuple(source.notes)
     except CkpttoolError as error:
         run = run or _run(address, limits, progress)
@@ -186,10 +183,16 @@ def _run(address: str, limits: Limits, progress: Progress | None) -> RunReport |
 
 
 def _report(
-    source: Source, resolved: Resolved, *, tree: bool, depth: int | None, limits: Limits
+    source: Source,
+    resolved: Resolved,
+    *,
+    tree: bool,
+    depth: int | None,
+    graph: bool,
+    limits: Limits,
 ) -> CheckpointReport:
     census = take_census(source.variables(), scopes=tree, depth=depth)
-    bundle = source.kind in {"tf-v2", "savedmodel"}
+    bundle = source.kind in {"tf-v2", "savedmodel"} and resolved.kind != "graph"
     problems = tuple(source.findings())
     names: Mapping[str, str] = {}
     with open_directory(resolved.directory) as directory:
@@ -201,7 +204,9 @@ def _report(
                 directory, resolved.prefix, level="quick", jobs=1, limits=limits, progress=None
             )
             problems, names = checked.findings, checked.names
-        graph = _graph(directory, resolved)
+        found = _graph(directory, resolved, graph=graph, limits=limits)
+        if found is not None:
+            problems = (*problems, *found.problems)
     return CheckpointReport(
         source.location,
         source.kind,
@@ -211,31 +216,30 @@ def _report(
         file.mtime_ns / 1e9 if file else None,
         census,
         tuple(source.shards()),
-        graph,
+        found,
         problems,
         names,
     )
 
 
+def _graph(
+    directory: Directory, resolved: Resolved, *, graph: bool, limits: Limits
+) -> GraphReport | None:
+    """The graph of a checkpoint; its reader is imported only where there is one."""
+    if not graph and resolved.kind in {"checkpoint", "run", "tf-v1"}:
+        stat = directory.stat(graph_name(resolved.prefix))
+        if stat is None or stat.kind != "file":
+            return None
+    elif not graph and resolved.kind not in {"graph", "savedmodel"}:
+        return None
+    from ckpttool.ops.graph_report import report_graph
+
+    return report_graph(directory, resolved, limits, analyse=graph)
+
+
 def _first(source: Source) -> str:
     """The name of the first file of a source that is there."""
     return next((os.path.basename(one.path) for one in source.shards() if one.present), "")
-
-
-def _graph(directory: Directory, resolved: Resolved) -> GraphFile | None:
-    """The graph that a saver, or ``tf.saved_model.save``, put beside the variables."""
-    if resolved.kind == "savedmodel":
-        for name in ("saved_model.pb", "saved_model.pbtxt"):
-            path = join(os.path.dirname(directory.path), name)
-            stat = stat_path(path)
-            if stat is not None and stat.kind == "file":
-                return GraphFile(path, stat.size)
-        return None
-    name = graph_name(resolved.prefix)
-    stat = directory.stat(name)
-    if stat is None or stat.kind != "file":
-        return None
-    return GraphFile(join(directory.path, name), stat.size)
 
 
 def _step(source: Source, counters: Iterable[Variable]) -> Step | None:

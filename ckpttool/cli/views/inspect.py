@@ -6,7 +6,7 @@ tree), and what is wrong; of a run, its checkpoints first.
 In a pipe, tab-separated lines whose first field says what the line is, so that ``grep``
 and ``cut`` find it. First one value a line:
 
-    kind, style, source, prefix, step, time, variables, parameters, bytes, graph
+    kind, style, source, prefix, step, time, variables, parameters, bytes, graph, writer
 
 then, as many of each as there are:
 
@@ -17,6 +17,14 @@ then, as many of each as there are:
     largest      NAME  DTYPE  SHAPE  BYTES  KIND
     scope        NAME  VARIABLES  PARAMETERS  BYTES              (with --tree)
     variable     NAME  DTYPE  SHAPE  BYTES  KIND                 (with --tree)
+    signature    NAME  input|output  NAME  DTYPE  SHAPE  TENSOR
+    nodes        NODES  FUNCTIONS  NODES-OF-FUNCTIONS            (this and the next: with --graph)
+    op           NAME  NODES
+    placeholder  NAME  DTYPE  SHAPE  default|-
+    likely-input, likely-output  NAME  OP  DTYPE  SHAPE
+    graph-variable  NAME  DTYPE  SHAPE
+    training     ID  NODES  alters|-  NAMES  MESSAGE
+    unknown-op   NAME  NODES
     checkpoint   PREFIX  STEP  TIME  BYTES  whole|incomplete  listed|unlisted  latest|-
     leftover     PATH  WHY
     problem      SEVERITY  ID  OBJECT  MESSAGE
@@ -30,6 +38,14 @@ from typing import TYPE_CHECKING
 from ckpttool.cli.jsontext import exact
 from ckpttool.cli.screen import Screen, tab_lines
 from ckpttool.cli.view import View
+from ckpttool.cli.views.graph import (
+    graph_data,
+    graph_rows,
+    signature_rows,
+    signatures_data,
+    writer_data,
+    writer_text,
+)
 from ckpttool.cli.views.tree import scope_data, tree_rows
 from ckpttool.model import Finding, Shard, Variable, shape_text
 from ckpttool.ops.census import Partitioned, Total
@@ -65,6 +81,7 @@ class InspectView(View):
     def data(self) -> Mapping[str, object]:
         result, report = self._result, self._result.checkpoint
         census = report.census if report else None
+        graph = report.graph if report else None
         data: dict[str, object] = {
             "source": result.address,
             "kind": result.kind,
@@ -83,11 +100,9 @@ class InspectView(View):
             "by_kind": _totals(census.by_kind) if census else {},
             "partitioned": list(map(_partitioned, census.partitioned)) if census else [],
             "largest": list(map(_variable, census.largest)) if census else [],
-            "writer": None,
-            "graph": {"path": report.graph.path, "bytes": report.graph.nbytes}
-            if report and report.graph
-            else None,
-            "signatures": None,
+            "writer": writer_data(graph) if graph else None,
+            "graph": graph_data(graph) if graph else None,
+            "signatures": signatures_data(graph) if graph else None,
             "run": _run(result.run) if result.run else None,
             "problems": list(map(_problem, result.problems)),
         }
@@ -99,8 +114,13 @@ class InspectView(View):
 
     def plain(self) -> Iterator[str]:
         yield from tab_lines(self._facts())
-        if self._result.checkpoint:
-            yield from tab_lines(_checkpoint_rows(self._result.checkpoint))
+        report = self._result.checkpoint
+        if report:
+            yield from tab_lines(_checkpoint_rows(report))
+            if report.graph:
+                yield from tab_lines(signature_rows(report.graph))
+            if report.graph and report.graph.main:
+                yield from tab_lines(graph_rows(report.graph.main))
         if self._result.run:
             yield from tab_lines(_run_rows(self._result.run))
         yield from tab_lines(
@@ -118,6 +138,7 @@ class InspectView(View):
             value = data[name]
             yield name, "" if value is None else str(value)
         yield "graph", graph.path if graph else ""
+        yield "writer", writer_text(graph.writer) if graph and graph.writer else ""
 
 
 def _checkpoint_rows(report: CheckpointReport) -> Iterator[tuple[str, ...]]:

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Column, Screen, bytes_text
 from ckpttool.cli.views.findings import caller, finding_lines
+from ckpttool.cli.views.graph import graph_lines, signature_lines, writer_text
 from ckpttool.cli.views.tree import tree_lines
 from ckpttool.cli.words import count, when
 from ckpttool.model import Finding, Shard, shape_text
 from ckpttool.ops.census import Census, Partitioned, Total
+from ckpttool.ops.graph_report import GraphReport
 from ckpttool.ops.inspect import CheckpointReport, InspectResult
 from ckpttool.ops.run_report import RunCheckpoint, RunReport
 from ckpttool.sources.shard_files import MISSING_NAMED
@@ -28,6 +30,9 @@ _WHAT = {
     ("tf-v2", "object"): "V2 checkpoint, object-based",
     ("savedmodel", "name"): "SavedModel variables, name-based",
     ("savedmodel", "object"): "SavedModel variables, object-based",
+    ("savedmodel", ""): "SavedModel without variables",
+    ("frozen-graph", ""): "graph (GraphDef), whose constants are its variables",
+    ("metagraph", ""): "graph of a checkpoint (MetaGraphDef), without values",
 }
 _STYLES = {
     "name": "its keys are the names of its variables",
@@ -97,7 +102,7 @@ def _checkpoint_row(item: RunCheckpoint, run: RunReport) -> tuple[str, ...]:
 
 def described(report: CheckpointReport) -> str:
     """What a checkpoint is, in words."""
-    return _WHAT.get((report.kind, report.style or "name"), report.kind)
+    return _WHAT.get((report.kind, report.style or ""), report.kind)
 
 
 # The checkpoint ---------------------------------------------------------------------------
@@ -125,6 +130,12 @@ def _checkpoint(report: CheckpointReport, screen: Screen) -> Iterator[object]:
     elif census.largest:
         yield "\n"
         yield from _largest(census, screen)
+    graph = report.graph
+    if graph is not None:
+        yield from signature_lines(graph, screen)
+        if graph.main is not None:
+            yield "\n"
+            yield from graph_lines(graph, graph.main, screen)
 
 
 def _facts(report: CheckpointReport) -> Iterator[tuple[str, str]]:
@@ -146,8 +157,16 @@ def _facts(report: CheckpointReport) -> Iterator[tuple[str, str]]:
     if report.census.partitioned:
         yield "partitioned", _partitioned(report.census)
     if report.graph is not None:
-        path = caller({}, report.prefix)(report.graph.path)
-        yield "graph", f"{path}, {bytes_text(report.graph.nbytes)}"
+        yield "graph", _graph(report, report.graph)
+
+
+def _graph(report: CheckpointReport, graph: GraphReport) -> str:
+    """The file of a graph, how large it is beside the data, and what wrote it."""
+    path = caller({}, report.prefix)(graph.path)
+    data = sum(shard.nbytes or 0 for shard in report.shards)
+    share = f" ({graph.nbytes / data:.0%} of the data)" if graph.beside and data else ""
+    writer = writer_text(graph.writer) if graph.writer else ""
+    return f"{path}, {bytes_text(graph.nbytes)}{share}" + (f", by {writer}" if writer else "")
 
 
 def _data(shards: Sequence[Shard]) -> str:
