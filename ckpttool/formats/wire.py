@@ -78,6 +78,12 @@ def encode_varint(value: int) -> bytes:
         return bytes((value,))
     if value < 0x4000:
         return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 0x200000:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
+    if value < 0x10000000:
+        return bytes(
+            (value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14 & 0x7F | 0x80, value >> 21)
+        )
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)

@@ -145,20 +145,19 @@ def _largest_first(
 ) -> list[int]:
     """Numbers of pieces: the largest first, equal ones by name and part.
 
-    Of a million pieces, which mostly are in the order of their names already, no key is
-    made and kept to sort them by.
+    Sorted by one thing after the other, and by none that is in order: no key of several
+    members is kept for each of a million.
     """
     order = list(which)
-    keys = (_by_name(pieces[at]) for at in order)
-    if any(one > other for one, other in pairwise(keys)):
-        order.sort(key=lambda at: _by_name(pieces[at]))
+    parts = [-1 if piece.part is None else piece.part for piece in pieces]
+    if len(set(parts)) > 1:
+        order.sort(key=parts.__getitem__)
+    names = [piece.name for piece in pieces]
+    if any(names[one] > names[other] for one, other in pairwise(order)):
+        order.sort(key=names.__getitem__)
     if len(set(sizes)) > 1:
         order.sort(key=lambda at: -sizes[at])
     return order
-
-
-def _by_name(piece: Piece) -> tuple[str, int]:
-    return piece.name, -1 if piece.part is None else piece.part
 
 
 def _check(shards: int) -> None:

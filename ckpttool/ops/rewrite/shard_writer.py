@@ -93,6 +93,7 @@ class ShardWriter:
         self._sums = sums
         self._small = _SmallReader()
         self._offset = 0
+        self._uncounted = 0
         #: A range that waits to be copied at once: files, shard, start, end, variable.
         self._waiting: tuple[ShardFiles, int, int, int, bytes] | None = None
 
@@ -106,6 +107,11 @@ class ShardWriter:
         for tensor in tensors:
             content = tensor.content
             if isinstance(content, Stored):
+                if content.nbytes == content.entry_bytes and not self._check:
+                    self._copy(content, tensor)
+                    yield tensor.key, self._same_entry(tensor)
+                    self._offset += content.nbytes
+                    continue
                 crc32c = self._stored(content, tensor)
             elif isinstance(content, Joined):
                 crc32c = self._joined(content, tensor)
@@ -115,6 +121,13 @@ class ShardWriter:
             self._offset += content.nbytes
         self._copy_waiting()
         self._file.flush()
+        self._report.add(self._uncounted)
+
+    def _same_entry(self, tensor: Tensor) -> bytes:
+        """The message of an entry that is copied: its checksum stays, also a wrong one."""
+        if tensor.raw:
+            return patch_entry(tensor.raw, shard=self._shard, offset=self._offset)
+        return self._entry(tensor, None)
 
     def _entry(self, tensor: Tensor, crc32c: int | None) -> bytes:
         shard, offset, size = self._shard, self._offset, tensor.content.nbytes
@@ -127,9 +140,6 @@ class ShardWriter:
         )
 
     def _stored(self, content: Stored, tensor: Tensor) -> int | None:
-        if content.is_whole and not self._check:
-            self._copy(content, tensor)
-            return None  # the stored one stays, also when it is wrong
         if tensor.dtype in {STRING, VARIANT}:
             check_opaque(content, tensor, big_endian=self._big_endian)
             self._copy(content, tensor)
@@ -173,7 +183,7 @@ class ShardWriter:
         if nbytes <= _SMALL:
             data = self._small.read(files, shard, offset, nbytes, tensor.variable)
             self._file.write(data)
-            self._report.add(nbytes)
+            self._count(nbytes)
             return extend(0, data)
         name = _text(tensor.variable)
         value = done = 0
@@ -186,6 +196,13 @@ class ShardWriter:
             done += size
             self._report.add(size)
         return value
+
+    def _count(self, nbytes: int) -> None:
+        """Report small ranges when they have become many."""
+        self._uncounted += nbytes
+        if self._uncounted >= _WINDOW:
+            self._report.add(self._uncounted)
+            self._uncounted = 0
 
     def _copy(self, content: Stored, tensor: Tensor) -> None:
         """Leave a range to be copied, together with what follows it in the same file."""
@@ -209,7 +226,7 @@ class ShardWriter:
             return
         if end - start <= _SMALL:
             self._file.write(self._small.read(files, shard, start, end - start, variable))
-            self._report.add(end - start)
+            self._count(end - start)
             return
         name = _text(variable)
         source = files.open(shard, name)
