@@ -10,7 +10,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heapreplace
-from itertools import pairwise
+from itertools import islice
+from operator import gt
 from typing import NamedTuple
 
 from ckpttool.errors import UsageError
@@ -44,8 +45,8 @@ def balanced(pieces: Sequence[Piece], shards: int) -> list[Placed]:
     load = [(0, shard) for shard in range(shards)]
     heapify(load)
     chosen = [0] * len(pieces)
-    sizes = [piece.nbytes for piece in pieces]
-    for at in _largest_first(pieces, sizes, range(len(pieces))):
+    order, sizes = _largest_first(pieces)
+    for at in order:
         nbytes, shard = load[0]
         heapreplace(load, (nbytes + sizes[at], shard))
         chosen[at] = shard
@@ -101,9 +102,10 @@ def in_turn(pieces: Sequence[Piece], shards: int) -> list[Placed]:
             placed[at] = Placed(shard, f"row range {piece.part}")
     heap = [(nbytes, shard) for shard, nbytes in enumerate(load)]
     heapify(heap)
-    sizes = [piece.nbytes for piece in pieces]
-    whole = (at for at in range(len(pieces)) if at not in placed)
-    for at in _largest_first(pieces, sizes, whole):
+    order, sizes = _largest_first(pieces)
+    for at in order:
+        if at in placed:
+            continue
         nbytes, shard = heap[0]
         heapreplace(heap, (nbytes + sizes[at], shard))
         placed[at] = Placed(shard, f"whole; fewest bytes ({nbytes})")
@@ -140,24 +142,28 @@ def by_rule(
     return placed
 
 
-def _largest_first(
-    pieces: Sequence[Piece], sizes: Sequence[int], which: Iterable[int]
-) -> list[int]:
-    """Numbers of pieces: the largest first, equal ones by name and part.
+def _largest_first(pieces: Iterable[Piece]) -> tuple[list[int], list[int]]:
+    """Numbers of pieces, the largest first, equal ones by name and part; and all sizes.
 
     Sorted by one thing after the other, and by none that is in order: no key of several
     members is kept for each of a million.
     """
-    order = list(which)
-    parts = [-1 if piece.part is None else piece.part for piece in pieces]
-    if len(set(parts)) > 1:
-        order.sort(key=parts.__getitem__)
-    names = [piece.name for piece in pieces]
-    if any(names[one] > names[other] for one, other in pairwise(order)):
+    names: list[str] = []
+    sizes: list[int] = []
+    parts: dict[int, int] = {}
+    for at, (name, nbytes, part) in enumerate(pieces):
+        names.append(name)
+        sizes.append(nbytes)
+        if part is not None:
+            parts[at] = part
+    order = list(range(len(names)))
+    if parts:
+        order.sort(key=lambda at: parts.get(at, -1))
+    if parts or any(map(gt, names, islice(names, 1, None))):
         order.sort(key=names.__getitem__)
     if len(set(sizes)) > 1:
         order.sort(key=lambda at: -sizes[at])
-    return order
+    return order, sizes
 
 
 def _check(shards: int) -> None:

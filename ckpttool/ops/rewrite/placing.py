@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import overload
 
 from ckpttool.ops.rewrite.run import Change
@@ -120,6 +120,11 @@ class _Pieces(Sequence[Piece]):
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def __iter__(self) -> Iterator[Piece]:
+        part = self.parts.get
+        for at, (key, tensor) in enumerate(zip(self.keys, self._tensors, strict=True)):
+            yield Piece(_text(key), tensor.content.nbytes, part(at))
 
     @overload
     def __getitem__(self, index: int) -> Piece: ...
