@@ -105,7 +105,7 @@ def test_names_of_keras_2_in_a_graph(scope, tf, tf_keras) -> None:
 
 
 #: The base class, and optimizers that only hold others.
-_WRAPPERS = {"LossScaleOptimizer", "MultiOptimizer", "Optimizer"}
+_WRAPPERS = {"LossScaleOptimizer", "MultiOptimizer", "Optimizer", "OptimizerMap"}
 
 
 def optimizers(module: ModuleType) -> Iterator[tuple[str, Any]]:
