@@ -39,6 +39,7 @@ COMMANDS = {
     "edit": "Rename, drop, cast or re-key variables, into a new checkpoint.",
     "average": "Write the mean of several checkpoints of one model.",
     "merge": "Write the variables of several checkpoints as one.",
+    "convert": "Convert a checkpoint with its graph into what is served, and prove the result.",
     "explain": "Explain an error id or an exit code.",
     "doctor": "Show versions, what is installed, and what works here.",
     "completion": "Print the completion script of a shell.",
@@ -49,6 +50,7 @@ SECTIONS = {
     "Look and check": ("inspect", "list", "load", "diff", "stats", "verify", "state", "latest"),
     "Keep and remove": ("rm", "prune"),
     "Write": ("cp", "mv", "repartition", "edit", "average", "merge"),
+    "Convert": ("convert",),
     "Help": ("explain", "doctor", "completion"),
 }
 

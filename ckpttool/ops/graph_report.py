@@ -33,6 +33,8 @@ _SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
 _FINGERPRINT = "fingerprint.pb"
 #: What tf.io.write_graph and Estimators write once a run; it has no values either.
 _BESIDE = "graph.pbtxt"
+# tensorflow/python/saved_model/{signature_constants,constants}.py.
+_SERVING, _INIT = "serving_default", "__saved_model_init_op"
 #: Graphs up to which the versions are looked up where the writer's release is not given.
 _SMALL = 8 * 2**20
 _FINGERPRINT_BYTES = 4096
@@ -166,11 +168,18 @@ def _read(report: GraphReport, file: ReadableFile, limits: Limits, analyse: bool
         message=found.message,
         writer=_writer(found, analyses),
         metas=tuple(
-            MetaReport(meta.tags, meta.signatures, meta.assets, meta.saver) for meta in metas
+            MetaReport(meta.tags, _ordered(meta.signatures), meta.assets, meta.saver)
+            for meta in metas
         ),
         analyses=analyses,
         problems=tuple(_oddities(metas, report.path)),
     )
+
+
+def _ordered(signatures: tuple[Signature, ...]) -> tuple[Signature, ...]:
+    """The one that is asked for by default first; without the one that only initialises."""
+    shown = [signature for signature in signatures if signature.name != _INIT]
+    return tuple(sorted(shown, key=lambda signature: (signature.name != _SERVING, signature.name)))
 
 
 def _analyses(found: GraphFile) -> Iterator[GraphAnalysis]:

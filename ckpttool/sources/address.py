@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ckpttool.errors import (
     CkpttoolError,
-    IncompleteError,
     NotFoundError,
     UnsupportedError,
     UsageError,
@@ -127,7 +126,7 @@ def resolve(address: str, limits: Limits | None = None) -> Resolved:
             near. Also ``no-checkpoint`` and ``step-not-found``.
         ForeignFormatError: something is there, and it is not ours; the message names it.
         UnsupportedError: ids ``index-misnamed``, ``remote-address``.
-        IncompleteError: ids ``index-missing``, ``latest-incomplete``, ``variables-missing``.
+        IncompleteError: ids ``index-missing``, ``latest-incomplete``.
         UnsafeError: a link or a pipe where a file should be.
     """
     limits = limits or default_limits()
@@ -260,15 +259,14 @@ def _is_tfjs(directory: Directory) -> bool:
 
 
 def _saved_model(directory: Directory, address: str, limits: Limits) -> Resolved:
-    stat = directory.stat(_VARIABLES)
-    if stat is None:
-        raise IncompleteError(
-            f"{address} is a SavedModel without variables",
-            why=f"it has no directory {_VARIABLES}: its graph needs none, or the copy is "
-            "incomplete",
-            hint="compare it with the original",
-            id="variables-missing",
+    if directory.stat(_VARIABLES) is None:
+        # It can be looked into; only values cannot be had of it.
+        name = next(name for name in _SAVED_MODEL_FILES if directory.stat(name) is not None)
+        note = Oddity(
+            f"{address} has no directory {_VARIABLES}: its graph needs none, or the copy is "
+            "incomplete"
         )
+        return Resolved(address, "graph", directory.path, name, "prefix", (note,))
     with closing(directory.directory(_VARIABLES)) as inside:
         if inside.stat(index_name(_VARIABLES)) is None:
             from ckpttool.sources.absent import no_prefix

@@ -81,6 +81,7 @@ BY_THE_WAY = frozenset(
         "TensorArrayV3",
         "TensorArraySizeV3",
         "StringJoin",
+        "Unpack",
         "Where",
     }
 )

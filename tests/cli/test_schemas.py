@@ -39,6 +39,11 @@ DOCUMENTS: list[tuple[list[str], int]] = [
     (["inspect", "partitioned"], 0),
     (["inspect", "dtypes/all"], 0),
     (["inspect", "savedmodel"], 0),
+    (["inspect", "savedmodel", "--graph"], 0),
+    (["inspect", "graphs/frozen.pb", "--graph"], 0),
+    (["inspect", "graphs/training.meta", "--graph"], 0),
+    (["inspect", "graphs/constant-model", "--graph"], 0),
+    (["inspect", "mlp-v1", "--graph"], 0),
     (["inspect", "module/encoder", "--tree"], 0),
     (["inspect", "two-shards"], 0),
     (["inspect", "damaged/missing-shard"], 0),
@@ -80,6 +85,8 @@ DOCUMENTS: list[tuple[list[str], int]] = [
     (["edit", "mlp-v1", "copied/ckpt-8", "--strip-optimizer"], 0),
     (["average", "keras3/@3", "keras3/@4", "-o", "copied/ckpt-6"], 0),
     (["merge", "two-shards", "dtypes/all", "-o", "copied/ckpt-7"], 0),
+    (["convert", "--list"], 0),
+    (["convert", "savedmodel", "copied/export", "--to", "savedmodel", "-n"], 0),
 ]
 RECORDS: list[tuple[list[str], int]] = [
     (["list", "mlp-v1"], 0),
@@ -102,6 +109,7 @@ ERRORS: list[tuple[list[str], int]] = [
     (["list", "keras3/@*"], 2),
     (["stats", "missing/@*"], 10),
     (["inspect", "missing/model.ckpt-1"], 10),
+    (["inspect", "module/encoder", "--graph"], 10),
     (["inspect", "mlp-v1", "--html", "README.md"], 31),
     (["inspect", "mlp-v1", "--html", "nowhere/report.html"], 10),
     (["load", "mlp-v1", "hidden/weight"], 10),
@@ -117,6 +125,8 @@ ERRORS: list[tuple[list[str], int]] = [
     (["repartition", "mlp-v1", "mlp-v1", "--shards", "2"], 31),
     (["average", "keras3/@3", "mlp-v1", "-o", "copied/x"], 31),
     (["merge", "two-shards", "mlp-v1", "-o", "copied/x"], 31),
+    (["convert", "module/encoder", "copied/x", "--to", "savedmodel"], 53),
+    (["convert", "savedmodel", "copied/x", "--to", "pytorch"], 2),
 ]
 
 

@@ -51,6 +51,9 @@ CASES = [
     Case("two-shards/model.ckpt-42", "tf-v2", "name", "tower/kernel", 42),
     Case("dtypes/all", "tf-v2", "name", "array/string", None),
     Case("savedmodel", "savedmodel", "object", "embedding", None),
+    Case("v1", "tf-v1", "name", "embedding", 2),
+    Case("v1-sharded", "tf-v1", "name", "first/kernel", 30),
+    Case("v1-dtypes/all", "tf-v1", "name", "sliced/float16", None),
     Case("keras-files/keras3.h5", "keras-h5", None, "embedding/embeddings", 3),
     Case("keras-files/keras2-only.h5", "keras-h5", None, "embedding/embeddings", None),
     Case("keras-files/keras3.weights.h5", "keras-weights", None, "embedding/embeddings", 3),
@@ -60,6 +63,9 @@ CASES = [
     Case("arrays/model.safetensors", "safetensors", None, "embedding", 42),
     Case("arrays/model-7.npz", "npz", None, "embedding", 42),
     Case("models/tfjs", "tfjs", None, "dense/kernel", None),
+    Case("models/dense.onnx", "onnx", None, "dense/kernel", 42),
+    Case("graphs/frozen.pb", "frozen-graph", None, "dense/kernel", None),
+    Case("graphs/frozen.pbtxt", "frozen-graph", None, "dense/kernel", None),
 ]
 
 

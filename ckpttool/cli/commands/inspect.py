@@ -18,6 +18,7 @@ __all__ = ["command"]
     examples=[
         "ckpttool inspect run/",
         "ckpttool inspect run/@1000 --tree --depth 2",
+        "ckpttool inspect run/model.ckpt-1000.meta --graph",
         "ckpttool inspect run/ --html report.html",
     ],
 )
@@ -30,6 +31,11 @@ __all__ = ["command"]
     help="Only so many levels of the tree; implies --tree.",
 )
 @click.option(
+    "--graph",
+    is_flag=True,
+    help="What is in its graph: ops, placeholders, likely inputs and outputs, signs of training.",
+)
+@click.option(
     "--html",
     type=click.Path(),
     metavar="FILE",
@@ -40,7 +46,13 @@ __all__ = ["command"]
 @options.progress
 @options.output(notes=True)
 def command(
-    out: Output, source: str, tree: bool, depth: int | None, html: str | None, overwrite: bool
+    out: Output,
+    source: str,
+    tree: bool,
+    depth: int | None,
+    graph: bool,
+    html: str | None,
+    overwrite: bool,
 ) -> int:
     """Say what a checkpoint or a run is, and what is in it.
 
@@ -52,10 +64,10 @@ def command(
     The page of --html needs nothing from elsewhere, and works where scripts are forbidden.
     """
     tree = tree or depth is not None
-    _require_sense(tree=tree, html=html, overwrite=overwrite)
+    _require_sense(tree=tree, graph=graph, html=html, overwrite=overwrite)
     if html is None:
         with out.progress("inspect", "checkpoints") as report:
-            result = inspect(source, tree=tree, depth=depth, progress=report)
+            result = inspect(source, tree=tree, depth=depth, graph=graph, progress=report)
         view = InspectView(result)
     else:
         from ckpttool.cli.html.save import save_report
@@ -72,13 +84,13 @@ def command(
     return code
 
 
-def _require_sense(*, tree: bool, html: str | None, overwrite: bool) -> None:
+def _require_sense(*, tree: bool, graph: bool, html: str | None, overwrite: bool) -> None:
     """Refuse options that would do nothing."""
-    if html is not None and tree:
+    if html is not None and (tree or graph):
         raise UsageError(
-            "--html and --tree exclude each other",
+            f"--html and {'--tree' if tree else '--graph'} exclude each other",
             why="the page has the scopes as a map, and says nothing else here",
-            hint="leave out --tree and --depth",
+            hint="leave out --tree, --depth and --graph",
         )
     if html is None and overwrite:
         raise UsageError(

@@ -39,6 +39,8 @@ class DiffView(View):
 
     @property
     def exit_code(self) -> int:
+        if self._result.restores is not None:
+            return 0 if self._result.restores else 1
         if self._result.differs:
             return 1
         return 0 if self._result.same else 3
@@ -51,6 +53,7 @@ class DiffView(View):
         result = self._result
         return {
             "same": result.same,
+            "restores": result.restores,
             "level": result.level,
             "a": _side(result.a),
             "b": _side(result.b),
@@ -78,6 +81,7 @@ class DiffView(View):
         result = self._result
         return {
             "same": result.same,
+            "restores": result.restores,
             "level": result.level,
             "a": _side(result.a),
             "b": _side(result.b),
@@ -234,9 +238,13 @@ def _why(pair: Suggestion) -> str:
 
 def _verdict(screen: Screen, result: DiffResult) -> str:
     looked = f"{count(result.common, 'variable')} compared, {_LOOKED[result.level]}"
+    if result.restores:
+        extra = f"; {len(result.only_a)} more are not asked for" if result.only_a else ""
+        return f"{screen.style('restores', 'bold green')}  {looked}{extra}"
     if result.differs:
         sorts = (f"{len(found)} {_TITLES[what]}" for what, found in _sorts(result) if found)
-        return f"{screen.style('different', 'bold red')}  {', '.join(sorts)} ({looked})"
+        word = "different" if result.restores is None else "does not restore"
+        return f"{screen.style(word, 'bold red')}  {', '.join(sorts)} ({looked})"
     if result.not_compared:
         return f"{screen.style('not all compared', 'bold yellow')}  {looked}"
     return f"{screen.style('the same', 'bold green')}  {looked}"

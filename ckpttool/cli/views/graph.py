@@ -83,7 +83,10 @@ def graph_data(report: GraphReport) -> dict[str, object]:
         "bytes": report.nbytes,
         "message": report.message,
         "meta_graphs": list(map(_meta, report.metas)),
-        "fingerprint": None if report.fingerprint is None else report.fingerprint._asdict(),
+        # As text: they have 64 bits, and numbers of JavaScript have 53.
+        "fingerprint": None
+        if report.fingerprint is None
+        else {name: str(value) for name, value in report.fingerprint._asdict().items()},
     }
     if report.main is not None:
         data |= _analysis(report.main)

@@ -127,7 +127,7 @@ def _checkpoint(report: CheckpointReport, screen: Screen) -> Iterator[object]:
     if census.scopes is not None:
         yield "\n"
         yield from tree_lines(census.scopes, screen)
-    elif census.largest:
+    elif census.largest and not (report.graph and report.graph.main):
         yield "\n"
         yield from _largest(census, screen)
     graph = report.graph
