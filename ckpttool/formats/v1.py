@@ -61,7 +61,7 @@ class V1File:
             ``metadata-malformed``, ``entry-malformed``, ``negative-dimension``,
             ``shape-overflow``.
         LimitError: what ``Table`` raises; ids ``limit-rank``, ``limit-slices``,
-            ``limit-index-slices``, ``limit-block``.
+            ``limit-index-slices``, ``limit-block``, ``limit-entries``.
         UnsupportedError: ids ``bundle-version``, ``block-compression``.
     """
 
@@ -156,6 +156,7 @@ class V1File:
             return
         known = tensors.get(found.name)
         if known is None:
+            self._values.table.check_count(len(tensors) + 1)
             tensors[found.name] = found
             return
         if (known.dtype, known.shape) != (found.dtype, found.shape):

@@ -140,13 +140,18 @@ class V1Elements:
 
     def strings(self) -> list[bytes]:
         """The elements of a string variable in C order."""
-        # No string takes less than two bytes: a tag and a length.
-        self._require_strings(2 * self._count)
-        require_bounded(f"reading {self._what}", self._count, self._value.size, self._limits)
+        self.require_strings()
         source = self._value.source
         found = [source.get(*run) for run in self._runs(_STRING_VAL) if not isinstance(run, int)]
         self._require(len(found), self._count, "strings")
         return found
+
+    def require_strings(self) -> None:
+        """Check that as many strings can be there at all, and may be held; raises as above."""
+        most = self._value.size // 2  # each takes a tag and a length at least
+        if self._count > most:
+            self._require(most, self._count, "strings at most")
+        require_bounded(f"reading {self._what}", self._count, self._value.size, self._limits)
 
     def string_bytes(self) -> int:
         """How many bytes the strings have together, without holding one."""
@@ -233,10 +238,6 @@ class V1Elements:
         if sys.byteorder == "big":
             result.byteswap()
         return result.tobytes()
-
-    def _require_strings(self, needed: int) -> None:
-        if needed > self._value.size:
-            self._require(self._value.size // 2, self._count, "strings at most")
 
     def _require(self, found: int, expected: int, unit: str) -> None:
         if found != expected:

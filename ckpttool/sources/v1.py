@@ -247,33 +247,39 @@ class V1Source(ListedSource):
 
         boxes = self._boxes(variable)
         require_cover(variable.name, selection, boxes)
-        # Parts are summed up as a whole; for some rows out of gigabytes nobody would wait.
-        readers = self._readers(variable, check=check and selection.is_whole)
-        yield from pieces(selection, self._fixed(variable).size, boxes, readers.read)
+        # Blocks are summed up as a whole; for some rows out of gigabytes nobody would wait.
+        whole = check and selection.is_whole
+        if self._last is None or self._last.variable != variable:
+            self._last = _Readers(self, variable)
+        parts = self._last
 
-    def _readers(self, variable: Variable, *, check: bool) -> _Readers:
-        """Those of the last time, where it was the same variable: they may have decoded it."""
-        last = self._last
-        if last is None or last.variable != variable or last.check < check:
-            last = self._last = _Readers(self, variable, check=check)
-        return last
+        def read(number: int, offset: int, size: int) -> bytes:
+            return parts.read(number, offset, size, check=whole)
+
+        yield from pieces(selection, self._fixed(variable).size, boxes, read)
 
     def _strings(self, variable: Variable, selection: Selection, *, check: bool) -> list[bytes]:
         from ckpttool.sources.assemble import locate, require_cover, scatter
         from ckpttool.sources.selection import strides
 
-        boxes = self._boxes(variable)
-        require_cover(variable.name, selection, boxes)
+        boxes, shape = self._boxes(variable), selection_shape(variable)
+        parts = self._parts[variable.key]
+        stored = [
+            (
+                boxes[number],
+                self._elements(variable.key, "string", parts[number], shape, check=check),
+            )
+            for number in require_cover(variable.name, selection, boxes)
+        ]
+        for _, elements in stored:  # before anything as large as the shape claims is made
+            elements.require_strings()
         places = strides(tuple(axis.length for axis in selection.axes))
         result = [b""] * selection.size
-        shape = selection_shape(variable)
-        for number, (part, box) in enumerate(zip(self._parts[variable.key], boxes, strict=True)):
-            located = locate(selection, box, number)
-            if located is None:
-                continue
-            stored = self._elements(variable.key, "string", part, shape, check=check).strings()
+        for box, elements in stored:
+            located = locate(selection, box, 0)
+            assert located is not None, "it holds some of what is selected"
             at = sum(map(int.__mul__, located.first, places))
-            scatter(stored, located.selection, result, places, at)
+            scatter(elements.strings(), located.selection, result, places, at)
         return result
 
     def check_blocks(self, variable: Variable) -> None:
@@ -336,28 +342,40 @@ class V1Source(ListedSource):
         return held, lambda offset, size: source.get(start + offset, start + offset + size)
 
 
+class _Kept(NamedTuple):
+    """A part that was looked up, and maybe decoded: what reads it, and the bytes held."""
+
+    nbytes: int
+    read: ReadPart
+    checked: bool
+
+
 class _Readers:
     """Reads ranges of the parts of one variable; keeps some of what it had to decode."""
 
-    def __init__(self, source: V1Source, variable: Variable, *, check: bool) -> None:
+    def __init__(self, source: V1Source, variable: Variable) -> None:
         self.variable = variable
-        self.check = check
         self._source = source
-        self._kept: OrderedDict[int, tuple[int, ReadPart]] = OrderedDict()
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()
         self._size = 0
 
-    def read(self, number: int, offset: int, size: int) -> bytes:
+    def read(self, number: int, offset: int, size: int, *, check: bool) -> bytes:
         """Bytes of part ``number``, from its own start."""
         kept = self._kept.get(number)
-        if kept is None:
-            kept = self._kept[number] = self._source.reader(self.variable, number, check=self.check)
-            self._size += kept[0]
-            while self._size > _KEPT and len(self._kept) > 1:
-                _, (dropped, _) = self._kept.popitem(last=False)
-                self._size -= dropped
-        else:
-            self._kept.move_to_end(number)
-        return kept[1](offset, size)
+        if kept is None or kept.checked < check:
+            kept = self._keep(number, check=check)
+        return kept.read(offset, size)
+
+    def _keep(self, number: int, *, check: bool) -> _Kept:
+        if (old := self._kept.pop(number, None)) is not None:
+            self._size -= old.nbytes
+        kept = _Kept(*self._source.reader(self.variable, number, check=check), check)
+        self._kept[number] = kept
+        self._size += kept.nbytes
+        while self._size > _KEPT and len(self._kept) > 1:
+            _, dropped = self._kept.popitem(last=False)
+            self._size -= dropped.nbytes
+        return kept
 
 
 def _spelled(spec: SliceSpec) -> str:
