@@ -214,7 +214,10 @@ def _read(path: str, code: int, task: str, log: str) -> dict[str, Any]:
     if answer is None:
         raise _died(code, task, log)
     if answer.failure is not None:
-        raise answer.failure.error()
+        error = answer.failure.error()
+        if isinstance(error, ConversionError) and not error.hint:
+            error.hint = f"its output is in {log}"
+        raise error
     assert answer.value is not None, "an answer is a value or a failure"
     return answer.value
 

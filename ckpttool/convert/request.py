@@ -84,7 +84,7 @@ class Request:
     Attributes:
         source: the address of the values; of a SavedModel or Keras file, of the graph too.
         destination: the path to write.
-        target: a name of ``targets.TARGETS``.
+        target: a name of ``targets.TARGETS``; empty: the destination's ending says it.
         graph: a ``.meta``, ``.pb`` or ``.pbtxt`` that has the graph.
         model: ``module:function`` or ``file.py:function`` that builds the model.
         model_args: keyword arguments of that function.

@@ -215,22 +215,22 @@ def installed(name: str) -> Requirement:
         return Requirement(name, None)
 
 
-def find_target(name: str | None, destination: str) -> Target:
-    """The target of this name, or the one that the destination's ending means.
+def find_target(name: str, destination: str) -> Target:
+    """The target of this name; where that is empty, the one that the destination's ending means.
 
     Raises:
         UsageError: id ``target-unknown``.
     """
-    if name is not None and name in TARGETS:
+    if name in TARGETS:
         return TARGETS[name]
-    if name is None:
+    if not name:
         lower = destination.lower()
         for target in _ALL:
             if target.suffixes and lower.endswith(target.suffixes):
                 return target
     from ckpttool.sources.nearest import nearest
 
-    near = nearest(name or "", TARGETS)
+    near = nearest(name, TARGETS)
     raise UsageError(
         f"there is no target '{name}'" if name else "it is not said what to convert to",
         why=f"the targets are {', '.join(TARGETS)}",

@@ -51,7 +51,7 @@ def record(program: Program, folder: str, request: Request) -> tuple[tuple[Case,
         if request.check.data is not None:
             raise
         return (), str(error)
-    except Exception as error:  # noqa: BLE001 - TensorFlow's errors are of every class
+    except Exception as error:  # TensorFlow's errors are of every class
         traceback.print_exc()
         first = str(error).split("\n")[0][:300]
         if request.check.data is not None:

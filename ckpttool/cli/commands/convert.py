@@ -1,0 +1,231 @@
+"""``ckpttool convert``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from ckpttool.cli import options
+from ckpttool.cli.output import Output
+from ckpttool.cli.parameters import DURATION, SIZE
+from ckpttool.cli.views.convert import ConvertView, OffersView
+from ckpttool.convert.request import QUANTIZATIONS, CheckSettings, Request, Settings
+from ckpttool.convert.specs import parse_named_value, parse_port
+from ckpttool.ops.convert import convert, offers
+
+if TYPE_CHECKING:
+    from ckpttool.convert.request import Quantization
+
+__all__ = ["command"]
+
+
+def _list(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    """``--list``: instead of a conversion, for which it needs no SRC and DST."""
+    del param
+    if value and not ctx.resilient_parsing:
+        ctx.exit(options.current_output(ctx).show(OffersView(offers())))
+
+
+@options.command(
+    "convert",
+    examples=[
+        "ckpttool convert --list",
+        "ckpttool convert run/ export/1 --to savedmodel --output scores=dense/Softmax",
+        "ckpttool convert run/@1000 model.tflite --model train.py:build --quantize dynamic-int8",
+        "ckpttool convert run/ model.onnx --freeze-input is_training=False -n",
+        "ckpttool convert export/1 web/ --to tfjs --signature serving_default",
+    ],
+    epilog="An input or output is [NAME=]TENSOR[:INDEX][:DTYPE][SHAPE]: input, image=x:0, "
+    "ids:int64[?,128]. Without them, what ckpttool inspect --graph finds is taken, and said.",
+)
+@options.source
+@options.destination
+@click.option("--to", default="", metavar="TARGET", help="What to make; see --list.")
+@click.option(
+    "--list",
+    is_flag=True,
+    expose_value=False,
+    callback=_list,
+    help="Show sources and targets, and what is installed.",
+)
+@click.option("--graph", metavar="FILE", help="The graph: a .meta, .pb or .pbtxt.")
+@click.option(
+    "--model", metavar="FILE.py:FUNCTION", help="Code that builds the model, or MODULE:FUNCTION."
+)
+@click.option(
+    "--model-arg",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An argument of that function. Repeatable.",
+)
+@click.option(
+    "--root",
+    metavar="NAME",
+    help="The attribute under which the checkpoint has the model.  [default: found]",
+)
+@click.option("--input", "inputs", multiple=True, metavar="SPEC", help="An input. Repeatable.")
+@click.option("--output", "outputs", multiple=True, metavar="SPEC", help="An output. Repeatable.")
+@click.option(
+    "--signature",
+    "signatures",
+    multiple=True,
+    metavar="NAME",
+    help="Only this signature. Repeatable.",
+)
+@click.option(
+    "--freeze-input",
+    "freeze",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Make an input a constant. Repeatable.",
+)
+@click.option(
+    "--allow-training-graph",
+    is_flag=True,
+    help="Convert a graph that was made for training all the same.",
+)
+@click.option(
+    "--quantize", type=click.Choice(QUANTIZATIONS), help="How weights are stored (tflite, tfjs)."
+)
+@click.option(
+    "--calibration",
+    metavar="DATA",
+    help="Real inputs for int8: an .npz, or FILE.py:FUNCTION (tflite).",
+)
+@click.option(
+    "--io-dtype",
+    type=click.Choice(["int8", "uint8"]),
+    help="Inputs and outputs of an int8 model (tflite).",
+)
+@click.option("--batch", type=click.IntRange(1), help="Fix the batch size where it is open.")
+@click.option(
+    "--opset", type=click.IntRange(1), help="The operator set.  [onnx; default: the highest]"
+)
+@click.option(
+    "--external-data/--no-external-data",
+    default=None,
+    help="Weights in a file beside it.  [onnx; default: where they are large]",
+)
+@click.option(
+    "--shard-bytes", type=SIZE, metavar="SIZE", help="Size of weight files.  [tfjs; default: 4MB]"
+)
+@click.option("--allow-flex", is_flag=True, help="Let TensorFlow's own operators in (tflite).")
+@click.option(
+    "--dtypes",
+    type=click.Choice(["error", "cast", "raw"]),
+    default="error",
+    help="What becomes of a dtype that the file cannot hold.  [weights; default: error]",
+)
+@click.option("--no-check", is_flag=True, help="Do not prove the result.")
+@click.option(
+    "--check-data", metavar="FILE.npz", help="Inputs for the check, by name.  [default: seeded]"
+)
+@click.option(
+    "--tolerance",
+    type=float,
+    metavar="NRMSE",
+    help="The error that is accepted.  [default: by precision]",
+)
+@click.option(
+    "--require-check", is_flag=True, help="A result that cannot be checked is an error (50)."
+)
+@click.option(
+    "--report",
+    metavar="FILE",
+    help="Where the report of the check goes.  [default: beside the result]",
+)
+@click.option("--seed", type=int, default=0, help="Of the check's inputs.")
+@click.option("--timeout", type=DURATION, metavar="TIME", help="Stop after this time.")
+@click.option("--memory", type=SIZE, metavar="SIZE", help="Stop past this much memory (Linux).")
+@click.option(
+    "--log",
+    type=click.Path(),
+    metavar="FILE",
+    help="Keep what TensorFlow says.  [default: only on failure]",
+)
+@options.overwrite
+@options.dry_run
+@options.output(notes=True)
+def command(
+    out: Output,
+    source: str,
+    destination: str,
+    to: str,
+    graph: str | None,
+    model: str | None,
+    model_arg: tuple[str, ...],
+    root: str | None,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    signatures: tuple[str, ...],
+    freeze: tuple[str, ...],
+    allow_training_graph: bool,
+    quantize: Quantization | None,
+    calibration: str | None,
+    io_dtype: Literal["int8", "uint8"] | None,
+    batch: int | None,
+    opset: int | None,
+    external_data: bool | None,
+    shard_bytes: int | None,
+    allow_flex: bool,
+    dtypes: Literal["error", "cast", "raw"],
+    no_check: bool,
+    check_data: str | None,
+    tolerance: float | None,
+    require_check: bool,
+    report: str | None,
+    seed: int,
+    timeout: float | None,
+    memory: int | None,
+    log: str | None,
+    overwrite: bool,
+    dry_run: bool,
+) -> int:
+    """Convert a checkpoint with its graph into what is served, and prove the result.
+
+    The graph is that of a .meta beside the checkpoint, of --graph, of the code of --model,
+    or of SRC itself (a SavedModel, a Keras file, a frozen graph). TensorFlow runs in a
+    process of its own; the result is moved into place whole, or not at all.
+    """
+    request = Request(
+        source,
+        destination,
+        to,
+        graph=graph,
+        model=model,
+        model_args=tuple(parse_named_value("--model-arg", one) for one in model_arg),
+        root=root,
+        inputs=tuple(map(parse_port, inputs)),
+        outputs=tuple(map(parse_port, outputs)),
+        signatures=signatures,
+        freeze=tuple(parse_named_value("--freeze-input", one) for one in freeze),
+        allow_training_graph=allow_training_graph,
+        settings=Settings(
+            quantize,
+            calibration,
+            io_dtype,
+            batch,
+            opset,
+            external_data,
+            shard_bytes,
+            allow_flex,
+            dtypes,
+        ),
+        check=CheckSettings(
+            run=not no_check,
+            data=check_data,
+            tolerance=tolerance,
+            require=require_check,
+            report=report,
+            seed=seed,
+        ),
+        overwrite=overwrite,
+        seconds=timeout,
+        memory=memory,
+        log=log,
+    )
+    result = convert(request, dry_run=dry_run, said=out.note)
+    for note in result.notes:
+        out.note(note)
+    return out.show(ConvertView(result))
