@@ -92,16 +92,19 @@ def works(cache: Path, out: Path) -> list[Callable[[], Sides]]:
             times=30,
         )
 
-    def strip() -> Sides:
-        source = prepare(cache, "adam")
-        return Sides(
-            "strip",
-            "1 GB with Adam's slots, stripped of them",
-            ["edit", source, to, "--strip-optimizer"],
-            tensorflow("strip.py", source, to),
-            None,
-            times=10,
-        )
+    def edit(name: str, work: str, times: float | None, *how: str) -> Callable[[], Sides]:
+        def row() -> Sides:
+            source = prepare(cache, "adam")
+            return Sides(
+                name,
+                work,
+                ["edit", source, to, *how],
+                tensorflow("edit.py", source, to, name),
+                None,
+                times=times,
+            )
+
+        return row
 
     def average() -> Sides:
         sources = [prepare(cache, f"mean-{number}") for number in range(5)]
@@ -115,7 +118,16 @@ def works(cache: Path, out: Path) -> list[Callable[[], Sides]]:
             memory_mb=200,
         )
 
-    return [shards(), shards("--verify-source"), partition, merge, strip, average]
+    return [
+        shards(),
+        shards("--verify-source"),
+        partition,
+        merge,
+        edit("strip", "1 GB with Adam's slots, stripped of them", 10, "--strip-optimizer"),
+        edit("rename", "1 GB, every variable renamed", None, "--rename", "s,^,new/,"),
+        edit("cast", "1 GB, float32 → bfloat16", None, "--cast", "bfloat16"),
+        average,
+    ]
 
 
 def fresh(cache: Path, out: Path, name: str = "") -> None:
@@ -196,20 +208,25 @@ def scaling(cache: Path, out: Path, rounds: int, *, full: bool) -> None:
     kinds = [("1 GB", "size-1"), ("2 GB", "size-2")]
     kinds += [("4 GB", "size-4"), ("8 GB", "size-8")] if full else []
     kinds += [(f"{10**n:,} variables", f"names-{10**n}") for n in (2, 4, 6)]
-    show(("1 → 4 data files", "ckpttool", "fsync: CPU (waiting)", "cp"))
-    show(("---", "---:", "---:", "---:"))
+    show(("checkpoint", "1 → 4 data files", "fsync: CPU (waiting)", "renamed", "cp"))
+    show(("---", "---:", "---:", "---:", "---:"))
     for words, kind in kinds:
-        source = prepare(cache, kind)
-        arguments = ["repartition", source, str(out / "m"), "--shards", "4"]
+        source, to = prepare(cache, kind), str(out / "m")
+        shards = ["repartition", source, to, "--shards", "4"]
+        renamed = ["edit", source, to, "--rename", "s,^,new/,"]
         copy = [*CP, os.path.dirname(source), str(out / "copy")]
 
         before = partial(fresh, cache, out)
-        ours, cp = alternate([[*CKPTTOOL, *arguments], copy], rounds, before)
-        fsync = durability(arguments, out, before)
-        cpu, rss = median(s.cpu for s in ours) - fsync.cpu, max(s.rss for s in ours)
-        waiting = f"{fsync.cpu:.2f} s ({fsync.wall:.2f} s)"
-        copying = median(s.cpu for s in cp)
-        show((words, f"{cpu:.2f} s, {rss / MB:.0f} MB", waiting, f"{copying:.2f} s"))
+        commands = [[*CKPTTOOL, *shards], [*CKPTTOOL, *renamed], copy]
+        *ours, cp = alternate(commands, rounds, before)
+        fsync = [durability(arguments, out, before) for arguments in (shards, renamed)]
+        cells = [
+            f"{median(s.cpu for s in samples) - durable.cpu:.2f} s, "
+            f"{max(s.rss for s in samples) / MB:.0f} MB"
+            for samples, durable in zip(ours, fsync, strict=True)
+        ]
+        waiting = f"{fsync[0].cpu:.2f} s ({fsync[0].wall:.2f} s)"
+        show((words, cells[0], waiting, cells[1], f"{median(s.cpu for s in cp):.2f} s"))
         before()
         if kind in {"size-4", "size-8"}:
             shutil.rmtree(cache / kind)
