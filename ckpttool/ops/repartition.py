@@ -7,13 +7,14 @@ moved by the kernel and keep their checksums.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Literal
 
-from ckpttool.errors import LimitError, NotFoundError, UnsupportedError, UsageError
+from ckpttool.errors import NotFoundError, UnsupportedError, UsageError
 from ckpttool.formats.dtypes import dtype_name
-from ckpttool.formats.graph_devices import variable_tasks
+from ckpttool.formats.graph_file import read_graph_file
+from ckpttool.limits import Limits
 from ckpttool.ops.rewrite.destination import destination, prefix_of
 from ckpttool.ops.rewrite.from_source import bundle_from
 from ckpttool.ops.rewrite.gathering import gather
@@ -35,14 +36,13 @@ from ckpttool.policy.placement import Piece
 from ckpttool.sources.address import Resolved, resolve
 from ckpttool.sources.base import Source
 from ckpttool.sources.filenames import graph_name
+from ckpttool.sources.graph_variables import variable_tasks
 from ckpttool.sources.registry import open_resolved
 from ckpttool.storage import open_directory
 
 __all__ = ["By", "Repartition", "repartition"]
 
 By = Literal["size", "hash", "range", "fixed", "device"]
-
-_GRAPH_BYTES = 2 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def repartition(
         where = destination(to, prefix_of(found[0]))
         bundle = _gathered(sources)
         changes: Sequence[Change] = _relayout(bundle, asked)
-        moves = _placed(bundle, asked, found[0])
+        moves = _placed(bundle, asked, found[0], options.limits)
         changes = [*changes, *moves] if changes else moves
         graph = None
         with open_directory(found[0].directory) as directory:
@@ -153,12 +153,14 @@ def _by_ranges(bundle: Bundle, shards: int) -> Cut:
     )
 
 
-def _placed(bundle: Bundle, asked: Repartition, found: Resolved) -> Sequence[Change]:
+def _placed(
+    bundle: Bundle, asked: Repartition, found: Resolved, limits: Limits
+) -> Sequence[Change]:
     """Choose the shards; without a wish everything stays where it is."""
     if asked.max_shard_size is not None:
         return place(bundle, within(asked.max_shard_size))
     if asked.by == "device":
-        tasks = _tasks(found)
+        tasks = _tasks(found, limits)
         shards = asked.shards or max(tasks.values(), default=0) + 1
         return place(bundle, by_rules(shards, _by_device(tasks)), shards)
     if asked.shards is None and asked.by is None:
@@ -201,7 +203,7 @@ def _by_device(tasks: dict[str, int]) -> Callable[[Piece], tuple[int, str] | Non
     return rule
 
 
-def _tasks(found: Resolved) -> dict[str, int]:
+def _tasks(found: Resolved, limits: Limits) -> dict[str, int]:
     name = graph_name(found.prefix)
     with open_directory(found.directory) as directory:
         if directory.stat(name) is None:
@@ -211,17 +213,8 @@ def _tasks(found: Resolved) -> dict[str, int]:
                 hint="choose shards --by fixed with --rule GLOB=K",
                 id="graph-missing",
             )
-        file = directory.open(name)
-        try:
-            if file.stat.size > _GRAPH_BYTES:
-                raise LimitError(
-                    f"{file.path} is over a limit",
-                    why=f"it has {file.stat.size} bytes, and no graph has more than 2 GiB",
-                    id="limit-graph",
-                )
-            tasks = dict(variable_tasks(file.pread(0, file.stat.size)))
-        finally:
-            file.close()
+        with closing(directory.open(name)) as file:
+            tasks = dict(variable_tasks(read_graph_file(file, limits).main_graph()))
     if not tasks:
         raise UnsupportedError(
             f"the graph of {found.location} puts no variable on a parameter server",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ckpttool.errors import CkpttoolError, IncompleteError
+from ckpttool.errors import CkpttoolError, IncompleteError, LimitError
 from ckpttool.formats.dtypes import BY_NAME
 from ckpttool.formats.graph_file import GraphFile, read_graph_file
 from ckpttool.formats.graphdef import Graph
@@ -101,15 +101,16 @@ class FrozenGraphSource(_GraphSource):
             if tensor is None:
                 continue
             self._tensors[node.name] = tensor
-            start, end = tensor.content or (tensor.start, tensor.end)
+            _require_few(len(self._tensors), self.location, self._limits)
+            plain = tensor.content is not None and tensor.source.file is not None
             yield Variable(
                 node.name,
                 node.name,
                 tensor.dtype,
                 tensor.shape,
-                end - start,
+                tensor.nbytes,
                 0,
-                start if tensor.source.file else None,
+                tensor.content[0] if tensor.content and plain else None,
                 _kind(node.name, tensor),
             )
 
@@ -120,6 +121,15 @@ class FrozenGraphSource(_GraphSource):
             return None
         start, end = tensor.content
         return Extent(file, start, end - start, little_endian=True)
+
+    def reads(self, variable: Variable, selection: Selection) -> Iterator[Read]:
+        tensor = self._tensors[variable.key]
+        if self.extent(variable) is not None:
+            yield from super().reads(variable, selection)
+        elif tensor.source.file is not None:
+            yield Read(self.location, tensor.start, tensor.end - tensor.start)
+        else:
+            yield Read(self.location, 0, self._files[0].stat.size)
 
     def _chunks(self, variable: Variable, selection: Selection, *, check: bool) -> Iterator[bytes]:
         if self.extent(variable) is not None:
@@ -175,6 +185,7 @@ class MetaGraphSource(_GraphSource):
         for meta in content.metas:
             for key, (dtype, shape) in whole_shapes(meta_variables(meta, meta.graph())).items():
                 known = None if shape is None or -1 in shape else shape
+                _require_few(len(keys), self.location, limits)
                 keys.setdefault(
                     key, Variable(key, key, dtype, known, 0, None, None, kind_of_name(key))
                 )
@@ -206,6 +217,16 @@ class MetaGraphSource(_GraphSource):
             "are, and holds no values",
             hint="give the checkpoint itself: the files .index and .data beside it, or the V1 file",
             id="graph-without-values",
+        )
+
+
+def _require_few(count: int, location: str, limits: Limits) -> None:
+    if count > limits.entries:
+        raise LimitError(
+            f"{location} has too many variables",
+            why=f"it has more than {limits.entries} (the limit entries)",
+            hint=f"raise it with CKPTTOOL_LIMITS=entries={4 * limits.entries}",
+            id="limit-entries",
         )
 
 

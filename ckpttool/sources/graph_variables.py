@@ -7,7 +7,8 @@ TF 2.x (``SavedObjectGraph``), whose nodes do not carry their names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ckpttool.formats.graphdef import Graph
@@ -16,11 +17,21 @@ from ckpttool.formats.saved_objects import parse_saved_objects
 from ckpttool.formats.tensor_shape import PartialShape
 from ckpttool.sources.graph_topology import split_tensor
 
-__all__ = ["VARIABLE_OPS", "GraphVariable", "graph_variables", "meta_variables", "whole_shapes"]
+__all__ = [
+    "VARIABLE_OPS",
+    "GraphVariable",
+    "graph_variables",
+    "meta_variables",
+    "variable_tasks",
+    "whole_shapes",
+]
 
 #: The ops that make a variable (core/ops/state_ops.cc, resource_variable_ops.cc; the last
 #: is of an old contrib).
 VARIABLE_OPS = frozenset({"Variable", "VariableV2", "VarHandleOp", "AutoReloadVariable"})
+
+
+_TASK = re.compile(r"/job:(?:ps|parameter_server)(?:/replica:[0-9]+)?/task:([0-9]{1,9})(?:/|$)")
 
 
 class GraphVariable(NamedTuple):
@@ -89,6 +100,16 @@ def meta_variables(meta: MetaGraph, graph: Graph) -> list[GraphVariable]:
         variable._replace(slice=parts.get(variable.node)) if variable.node in parts else variable
         for variable in graph_variables(graph)
     ]
+
+
+def variable_tasks(graph: Graph) -> Iterator[tuple[str, int]]:
+    """The name of every variable that a graph places on a parameter server, and its task.
+
+    Of nodes with a device such as ``/job:ps/task:1``.
+    """
+    for node in graph.nodes:
+        if node.op in VARIABLE_OPS and (task := _TASK.search(node.device)):
+            yield node.name, int(task[1])
 
 
 def whole_shapes(variables: Iterable[GraphVariable]) -> dict[str, tuple[str, PartialShape]]:
