@@ -11,8 +11,19 @@ from ckpttool.errors import CorruptError, LimitError
 from ckpttool.limits import Limits
 from ckpttool.model import numel
 
-__all__ = ["require_within", "require_count", "require_shape"]
+__all__ = ["require_count", "require_shape", "require_within"]
 
+#: Limit → the id of its explanation.
+_IDS = {
+    "entries": "limit-entries",
+    "rank": "limit-rank",
+    "key_bytes": "limit-keys",
+    "constant_bytes": "limit-constant",
+    "graph_nodes": "limit-graph",
+    "graph_text_bytes": "limit-graph",
+    "safetensors_header_bytes": "limit-safetensors-header-bytes",
+    "tfjs_model_bytes": "limit-tfjs-model-bytes",
+}
 #: Sizes are 64-bit numbers, with a sign, in every format that is read here.
 _MOST = 2**63
 
@@ -21,7 +32,7 @@ def require_within(what: str, value: int, limits: Limits, name: str) -> None:
     """Hold a number of bytes, or a count, against the limit that is called ``name``.
 
     Raises:
-        LimitError: its id is that of the limit, ``limit-`` and the name.
+        LimitError: with the id of the limit.
     """
     limit: int = getattr(limits, name)
     if value > limit:
@@ -29,7 +40,7 @@ def require_within(what: str, value: int, limits: Limits, name: str) -> None:
             f"{what} is over a limit",
             why=f"{value}, and the limit is {limit}",
             hint=f"if the file is trusted: CKPTTOOL_LIMITS={name}={value}",
-            id=f"limit-{name.replace('_', '-')}",
+            id=_IDS[name],
         )
 
 

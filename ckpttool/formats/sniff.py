@@ -361,7 +361,7 @@ _PROTOBUF: tuple[tuple[bytes, str], ...] = (
     # SavedModel: saved_model_schema_version 1, then a MetaGraphDef
     (rb"\x08\x01\x12" + _LENGTH + rb"[\x0a\x12\x1a\x22\x2a\x32\x3a]", "savedmodel-pb"),
     # ModelProto: ir_version from 3 on, then producer_name, graph or opset_import
-    (rb"\x08[\x03-\x20](?:\x12.[ -~]|\x3a" + _LENGTH + rb"\x0a|\x42.\x0a)", "onnx"),
+    (rb"\x08[\x03-\x20](?:\x12.[ -~]|\x3a" + _LENGTH + rb"[\x0a\x12\x2a]|\x42.\x0a)", "onnx"),
     # GraphDef: a node with its name and op
     (_NAME + rb"\x12" + _LENGTH + rb"[A-Z_][0-9A-Za-z_>]", "graphdef"),
     # MindSpore's Checkpoint: a name, then a tensor with its shape and its type in words

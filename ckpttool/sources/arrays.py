@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterable
+from itertools import chain
 
 import numpy as np
 
@@ -17,9 +18,11 @@ __all__ = ["array_of_pieces", "array_of_strings", "mapped"]
 def array_of_pieces(pieces: Iterable[bytes], dtype: str, shape: tuple[int, ...]) -> np.ndarray:
     """An array of elements that come in pieces, in C order."""
     element = numpy_dtype(dtype)
+    pieces = iter(pieces)
+    first = next(pieces, b"")  # a source that refuses does so before a claimed size is reserved
     result = np.empty(numel(shape) * BY_NAME[dtype].size, np.uint8)
     at = 0
-    for piece in pieces:
+    for piece in chain((first,), pieces):
         result[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
         at += len(piece)
     return result.view(element).reshape(shape)

@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ckpttool.formats.packing import unpack
 from ckpttool.formats.safetensors import StoredTensor, read_header
 from ckpttool.model import Variable, numel
 from ckpttool.sources.array_file import ArrayFileSource
-from ckpttool.sources.assemble import Box, pieces
 from ckpttool.sources.base import Extent
 from ckpttool.sources.kinds import kind_of_name
-from ckpttool.sources.listed import selection_shape
+from ckpttool.sources.packed import unpacked_pieces
 from ckpttool.storage import open_directory
 
 if TYPE_CHECKING:
@@ -59,14 +57,7 @@ class SafetensorsSource(ArrayFileSource):
             yield from super()._chunks(variable, selection, check=check)
             return
         file, start = self._files[0], variable.offset or 0
-        shape = selection_shape(variable)
-
-        def read(_part: int, offset: int, size: int) -> bytes:
-            first = offset // 2
-            stored = file.pread(start + first, (offset + size + 1) // 2 - first)
-            return unpack(stored, 4)[offset % 2 : offset % 2 + size]
-
-        yield from pieces(selection, 1, [Box((0,) * len(shape), shape)], read)
+        yield from unpacked_pieces(selection, 4, lambda at, size: file.pread(start + at, size))
 
 
 def _packed(variable: Variable) -> bool:
