@@ -1,0 +1,64 @@
+"""A headless Chromium that opens one file, offline, with a profile of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+__all__ = ["dom", "screenshot"]
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+_FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--virtual-time-budget=5000",
+)
+
+
+def _run(page: Path, flags: Sequence[str], *, width: int, dark: bool) -> str:
+    found = next((path for name in _NAMES if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip(f"no browser here: none of {', '.join(_NAMES)} is installed")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        done = subprocess.run(
+            [
+                found,
+                *_FLAGS,
+                f"--blink-settings=preferredColorScheme={0 if dark else 1}",
+                f"--user-data-dir={profile}",
+                f"--window-size={width},1200",
+                *flags,
+                page.absolute().as_uri(),
+            ],
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=300,
+            env={"PATH": os.environ["PATH"], "HOME": profile, "LC_ALL": "C.UTF-8"},
+        )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def dom(page: Path, *, width: int = 1280, dark: bool = False) -> str:
+    """The document after its script has run, as HTML."""
+    return _run(page, ["--dump-dom"], width=width, dark=dark)
+
+
+def screenshot(page: Path, path: Path, *, width: int = 1280, dark: bool = False) -> bytes:
+    """What it looks like, as PNG."""
+    _run(page, [f"--screenshot={path.absolute()}"], width=width, dark=dark)
+    return path.read_bytes()
