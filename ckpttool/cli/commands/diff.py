@@ -26,18 +26,25 @@ __all__ = ["command"]
         "ckpttool diff run/@1000 run/@2000 --kind model",
         "ckpttool diff old.ckpt new.ckpt --level meta",
         "ckpttool diff run/ weights.h5 --rtol 1e-6",
+        "ckpttool diff run/ --graph model.meta",
     ],
-    epilog="Exit codes: 0 the same, 1 different, 3 not all could be compared. Elements differ "
-    "where |a - b| > atol + rtol * max(|a|, |b|); with both 0 where a bit does. NaN equals NaN.",
+    epilog="Exit codes: 0 the same (or it restores), 1 different, 3 not all could be compared. "
+    "Elements differ where |a - b| > atol + rtol * max(|a|, |b|); with both 0 where a bit does. "
+    "NaN equals NaN.",
 )
 @click.argument("a", metavar="A", shell_complete=options.complete_addresses)
-@click.argument("b", metavar="B", shell_complete=options.complete_addresses)
+@click.argument("b", metavar="[B]", required=False, shell_complete=options.complete_addresses)
+@click.option(
+    "--graph",
+    type=click.Path(),
+    metavar="FILE",
+    help="In the place of B: a .meta, .pb or .pbtxt file or a SavedModel. Will A restore into it?",
+)
 @click.option(
     "--level",
     type=click.Choice(LEVELS),
-    default="values",
     help="Which variables there are; their dtypes and shapes too; their values too.  "
-    "[default: values]",
+    "[default: values; of a graph: meta]",
 )
 @click.option(
     "--rtol",
@@ -56,8 +63,9 @@ __all__ = ["command"]
 def command(
     out: Output,
     a: str,
-    b: str,
-    level: Level,
+    b: str | None,
+    graph: str | None,
+    level: Level | None,
     rtol: float,
     atol: float,
     naming: NameStyle,
@@ -70,11 +78,14 @@ def command(
 
     Variables that only one side has, dtypes, shapes, and how far values are apart, by what
     the variables are for; what may have been renamed. A and B may be of different kinds.
+    With --graph: all that the graph asks for and A has not, or has otherwise; what A has
+    beyond that does no harm.
     """
     with out.progress("diff") as progress:
         result = diff(
             a,
             b,
+            graph=graph,
             level=level,
             names=naming,
             rtol=rtol,

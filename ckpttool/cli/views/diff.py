@@ -212,7 +212,9 @@ def _renames(screen: Screen, result: DiffResult) -> Iterator[str]:
     if more := len(pairs) - len(shown):
         yield screen.style(f"  and {more} more (--json has all)", "dim") + "\n"
     for rule in result.rules[:1]:
-        if rule.rename is not None:  # one line, for the shell it is copied into
+        if (
+            rule.rename is not None and result.a.style != "object"
+        ):  # one line, for the shell it is copied into
             yield f"  to rename: ckpttool edit A DST --rename {escape(quote(rule.rename))}\n"
 
 

@@ -147,6 +147,7 @@ class DiffResult:
         rules: what several of the suggestions have in common, the commonest first.
         warnings: what a person should know.
         notes: how the two addresses were understood.
+        restores: of a graph: whether it finds all that it asks for; else None.
     """
 
     level: Level
@@ -163,6 +164,7 @@ class DiffResult:
     rules: Sequence[Rule] = ()
     warnings: Sequence[str] = ()
     notes: Sequence[str] = ()
+    restores: bool | None = None
 
     @property
     def same(self) -> bool:

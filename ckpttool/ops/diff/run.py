@@ -34,7 +34,7 @@ from ckpttool.ops.diff.facts import (
     Suggestion,
     ValuesDiffer,
 )
-from ckpttool.ops.diff.suggest import rename_rule, suggest
+from ckpttool.ops.diff.suggest import with_rules
 from ckpttool.ops.diff.values import Operand, Tolerance, comparable, compare, digest, equal
 from ckpttool.ops.wanted import Wanted, wanted
 from ckpttool.sources.registry import open_source
@@ -55,9 +55,10 @@ _OF_ONE = (CorruptError, IncompleteError, LimitError, UnsupportedError)
 
 def diff(
     a: Address,
-    b: Address,
+    b: Address | None = None,
     *,
-    level: Level = "values",
+    graph: Address | None = None,
+    level: Level | None = None,
     names: NameStyle = "full",
     rtol: float = 0.0,
     atol: float = 0.0,
@@ -68,12 +69,13 @@ def diff(
     limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> DiffResult:
-    """Compare two sources; both are only read.
+    """Compare two sources, or a source with what a graph asks for; all are only read.
 
     Args:
         a: whatever has variables.
-        b: the same.
-        level: how closely to look.
+        b: the same; or None where there is a graph.
+        graph: a ``.meta``, ``.pb`` or ``.pbtxt`` file, or the directory of a SavedModel.
+        level: how closely to look; None: at the values, or at what a graph knows (``meta``).
         names: by which of their names variables are matched.
         rtol: elements differ where ``|a - b| > atol + rtol * max(|a|, |b|)``; with
             both 0 where their bits do, but NaN equals NaN.
@@ -86,7 +88,8 @@ def diff(
         progress: called with bytes read and to be read.
 
     Raises:
-        UsageError: a tolerance that is negative or no number; id ``bad-regex``.
+        UsageError: a tolerance that is negative or no number; not one of B and a graph; the
+            values of a graph; id ``bad-regex``.
         ChangedError: another program changed a side meanwhile.
         CkpttoolError: as ``open_source``; an index that cannot be read.
     """
@@ -99,12 +102,42 @@ def diff(
         )
     want = wanted(include, exclude, regex, kinds)
     limits = limits or default_limits()
+    if graph is not None or b is None:
+        asked = _require_question(b, graph, level, tolerance)
+        from ckpttool.ops.diff.graph import diff_graph
+
+        return diff_graph(a, asked, level=level or "meta", names=names, want=want, limits=limits)
     with (
         open_source(os.fsdecode(a), limits) as left,
         open_source(os.fsdecode(b), limits) as right,
     ):
-        run = _Diff(_Side(left, want, names), _Side(right, want, names), level, tolerance, progress)
+        run = _Diff(
+            _Side(left, want, names),
+            _Side(right, want, names),
+            level or "values",
+            tolerance,
+            progress,
+        )
         return run.result()
+
+
+def _require_question(
+    b: Address | None, graph: Address | None, level: Level | None, tolerance: Tolerance
+) -> Address:
+    """The graph, after refusing what makes no sense about one."""
+    if graph is None or b is not None:
+        raise UsageError(
+            "diff takes either B or a graph",
+            why="neither is given" if graph is None else "both are given",
+            hint="ckpttool diff A B, or ckpttool diff A --graph FILE",
+        )
+    if level == "values" or tolerance != Tolerance():
+        raise UsageError(
+            "the values of a graph cannot be compared",
+            why="a graph says which variables there are, and holds no values",
+            hint="leave out --level values, --rtol and --atol",
+        )
+    return graph
 
 
 class _Side:
@@ -159,7 +192,7 @@ class _Diff:
         """Look, as closely as was asked for."""
         meta, values = self._level != "keys", self._level == "values"
         only_a, only_b = self._a.without(self._b), self._b.without(self._a)
-        found = suggest(only_a, only_b)
+        found = with_rules(only_a, only_b, self._common)
         pairs = found.pairs
         differ: list[ValuesDiffer] = []
         if values:
@@ -182,7 +215,7 @@ class _Diff:
             differ,
             self._not_compared,
             pairs,
-            [rule._replace(rename=rename_rule(rule, self._common)) for rule in found.rules],
+            found.rules,
             tuple(self._warnings()),
             (*self._a.source.notes, *self._b.source.notes),
         )

@@ -17,7 +17,7 @@ from ckpttool.model import shape_text
 from ckpttool.ops.diff.facts import Only, Rule, Suggestion
 from ckpttool.sources.nearest import likeness
 
-__all__ = ["Suggestions", "rename_rule", "suggest"]
+__all__ = ["Suggestions", "rename_rule", "suggest", "with_rules"]
 
 #: Names of a side that are looked at: past that, a list of pairs is no help to anybody.
 _LOOKED_AT = 100_000
@@ -49,6 +49,15 @@ def suggest(only_a: Sequence[Only], only_b: Sequence[Only]) -> Suggestions:
     finder.by_component()
     finder.by_likeness()
     return finder.result()
+
+
+def with_rules(
+    only_a: Sequence[Only], only_b: Sequence[Only], common: Iterable[str]
+) -> Suggestions:
+    """As `suggest`, with each rule as ``edit`` takes it, where it leaves ``common`` alone."""
+    found = suggest(only_a, only_b)
+    rules = [rule._replace(rename=rename_rule(rule, common)) for rule in found.rules]
+    return found._replace(rules=rules)
 
 
 def rename_rule(rule: Rule, others: Iterable[str]) -> str | None:
@@ -86,10 +95,10 @@ class _Finder:
                 end = name[at:]
                 ends[end] = None if end in ends else name
         votes: dict[tuple[str, str], list[str]] = defaultdict(list)
-        for name, one in self._a.items():
+        for name in self._a:
             for at in _starts(name):
                 other = ends.get(name[at:], "")
-                if other and self._b[other].shape == one.shape:
+                if other and self._alike(name, other):
                     votes[name[:at], other[: len(other) - len(name) + at]].append(name)
                 if other != "":
                     break
@@ -153,11 +162,13 @@ class _Finder:
                     self._pair(name, other, "a similar name and the same shape")
 
     def _alike(self, name: str, target: str) -> bool:
-        return self._a[name].shape == self._b[target].shape
+        """Whether two shapes are the same, or one of them is not known."""
+        shapes = {self._a[name].shape, self._b[target].shape}
+        return len(shapes - {None}) < 2
 
     def _pair(self, name: str, target: str, why: str) -> None:
         one, other = self._a.pop(name), self._b.pop(target)
-        if one.shape != other.shape:
+        if None not in {one.shape, other.shape} and one.shape != other.shape:
             why += f"; the shapes differ: {shape_text(one.shape)} and {shape_text(other.shape)}"
         self._pairs.append(Suggestion(name, target, why))
 

@@ -1,0 +1,191 @@
+"""``diff --graph``: will a checkpoint restore into a graph, and all that is in the way of it.
+
+TensorFlow's saver stops at the first key that it does not find; here all are told, with those
+that have another dtype or shape. What a checkpoint has beyond that does no harm.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from ckpttool.errors import IncompleteError
+from ckpttool.limits import Limits, default_limits
+from ckpttool.model import Variable, shape_text
+from ckpttool.ops.diff.facts import Differs, DiffResult, Level, Only, SideFacts
+from ckpttool.ops.diff.suggest import with_rules
+from ckpttool.ops.wanted import Wanted
+from ckpttool.sources.kinds import kind_of_name
+from ckpttool.sources.registry import open_source
+from ckpttool.storage import open_directory, stat_path
+
+if TYPE_CHECKING:
+    from ckpttool.formats.tensor_shape import PartialShape
+    from ckpttool.sources.address import Address
+    from ckpttool.sources.base import NameStyle, Source
+    from ckpttool.sources.graph_expects import Expects
+
+__all__ = ["diff_graph"]
+
+_GRAPHS = ("saved_model.pb", "saved_model.pbtxt")
+
+
+def diff_graph(
+    a: Address,
+    graph: Address,
+    *,
+    level: Level = "meta",
+    names: NameStyle = "full",
+    want: Wanted | None = None,
+    limits: Limits | None = None,
+) -> DiffResult:
+    """Compare a checkpoint with what a graph asks for; side B is the graph.
+
+    Args:
+        a: whatever has variables.
+        graph: a ``.meta``, ``.pb`` or ``.pbtxt`` file, or the directory of a SavedModel.
+        level: ``keys``, or ``meta`` for dtypes and shapes too.
+        names: what the variables of the checkpoint are called in the answer; by their keys
+            where the graph restores by objects.
+        want: which variables.
+        limits: bounds on what files may claim; None: those of this process.
+
+    Raises:
+        CorruptError: id ``graph-malformed``. LimitError: id ``limit-graph``.
+        CkpttoolError: as ``open_source``.
+    """
+    limits = limits or default_limits()
+    want = want or Wanted()
+    path = os.fsdecode(graph)
+    location, kind, expects = _read(path, limits)
+    if expects.by_object:  # the graph asks for keys
+        names = "key"
+    with open_source(os.fsdecode(a), limits) as source:
+        side = _Checkpoint(source)
+        only_b: list[Only] = []
+        dtype: list[Differs] = []
+        shape: list[Differs] = []
+        taken: set[str] = set()
+        for name, expected in expects.variables.items():
+            found = side.find(name)
+            if found is not None:
+                taken.add(found.key)
+            if not want(name, kind_of_name(name) if found is None else found.kind):
+                continue
+            if found is None:
+                known = _known(expected.shape)
+                only_b.append(Only(name, kind_of_name(name), expected.dtype, known))
+                continue
+            if level == "keys":
+                continue
+            if found.dtype != expected.dtype and expected.dtype:
+                dtype.append(Differs(name, found.kind, found.dtype, expected.dtype))
+            if not _fits(found.shape, expected.shape):
+                words = shape_text(expected.shape)
+                shape.append(Differs(name, found.kind, shape_text(found.shape), words))
+        only_a = [
+            Only(source.name_of(one, names), one.kind, one.dtype, one.shape)
+            for one in side.variables
+            if one.key not in taken and want(source.name_of(one, names), one.kind)
+        ]
+        pairs, rules, _, _ = with_rules(only_a, only_b, expects.variables)
+        return DiffResult(
+            level,
+            SideFacts(
+                source.address, source.location, source.kind, source.style, len(side.variables)
+            ),
+            SideFacts(path, location, kind, None, len(expects.variables)),
+            len(taken),
+            only_a,
+            only_b,
+            dtype,
+            shape,
+            suggestions=pairs,
+            rules=rules,
+            warnings=tuple(_warnings(source, location, expects, found=bool(taken))),
+            notes=tuple(source.notes),
+            restores=not (only_b or dtype or shape),
+        )
+
+
+def _read(path: str, limits: Limits) -> tuple[str, str, Expects]:
+    """Where the graph lies, what it is, and what it asks for."""
+    from ckpttool.formats.graph_file import read_graph_file
+    from ckpttool.sources.graph_expects import expected_of
+
+    stat = stat_path(path)
+    folder, name = os.path.split(path)
+    is_directory = stat is not None and stat.kind == "directory"
+    if is_directory:
+        folder, name = path, ""
+    with open_directory(folder or ".") as directory:
+        if is_directory:
+            name = next((one for one in _GRAPHS if directory.stat(one) is not None), "")
+            if not name:
+                raise IncompleteError(
+                    f"{path} has no graph",
+                    why=f"it has neither {_GRAPHS[0]} nor {_GRAPHS[1]}",
+                    hint="give a .meta, .pb or .pbtxt file, or the directory of a SavedModel",
+                    id="graph-missing",
+                )
+        with closing(directory.open(name)) as file:
+            content = read_graph_file(file, limits)
+            if content.saved_model is not None:
+                kind = "savedmodel"
+            else:
+                kind = "frozen-graph" if content.meta is None else "metagraph"
+            return os.path.join(folder, name), kind, expected_of(content, limits)
+
+
+class _Checkpoint:
+    """The variables of a source, as a saver finds them: by key, else by full name."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.variables = [one for one in source.variables() if one.kind != "object_graph"]
+        self._by_name = {one.name: one for one in self.variables}
+        self._by_name |= {one.key: one for one in self.variables}
+
+    def find(self, name: str) -> Variable | None:
+        """The variable of a key; in an object-based checkpoint of its program's name too."""
+        found = self._by_name.get(name)
+        if found is None and self._source.style == "object":
+            return self._source.lookup(name)
+        return found
+
+
+def _known(shape: PartialShape) -> tuple[int, ...] | None:
+    return None if shape is None or -1 in shape else shape
+
+
+def _fits(stored: tuple[int, ...] | None, expected: PartialShape) -> bool:
+    """Whether a shape is one that a graph can mean, whose sizes may be open (-1)."""
+    if expected is None or stored is None:
+        return True
+    return len(stored) == len(expected) and all(
+        size in {-1, there} for size, there in zip(expected, stored, strict=True)
+    )
+
+
+def _warnings(source: Source, location: str, expects: Expects, *, found: bool) -> Iterator[str]:
+    if not expects.variables:
+        yield f"{location} asks for nothing: it has no variables, as a frozen graph"
+    elif not expects.by_saver:
+        yield f"{location} has no saver: its variables were looked for by their names"
+    if open_ends := sum(one.shape is None for one in expects.variables.values()):
+        yield (
+            f"{location} does not say the shapes of {open_ends} of its variables; against the "
+            "variables of a SavedModel, ckpttool diff A SAVED_MODEL --level meta compares them"
+        )
+    if expects.by_object and source.style == "name":
+        yield (
+            f"{location} restores by an object graph, and {source.location} is name-based: "
+            "edit --like puts its values under the keys of a checkpoint of that model"
+        )
+    elif source.style == "object" and not expects.by_object and found:
+        yield (
+            f"{source.location} is object-based, and {location} restores by names: a "
+            "tf.compat.v1.train.Saver then looks for the full names in the object graph"
+        )
