@@ -7,6 +7,7 @@ the option that mends it; one whose variables have no values, too.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing
@@ -218,13 +219,29 @@ class _Chosen:
     def signs(self) -> tuple[Sign, ...]:
         """Signs of training in what is computed, but for what the inputs stand in for."""
         asked = {split_tensor(one.tensor)[0] for one in self._request.inputs}
+        off = self._dropout_that_is_off()
         among = [
             place
             for place in self._places
-            if self._topology.nodes[place].name not in (self._frozen.keys() | asked)
+            if (name := self._topology.nodes[place].name) not in (self._frozen.keys() | asked)
+            and not name.startswith(off)
         ]
         found = training_signs(self._graph, self._topology, among)
         return tuple(one for one in found if one.alters and one.id not in _CUT_AWAY)
+
+    def _dropout_that_is_off(self) -> tuple[str, ...]:
+        """The scopes of dropout layers whose rate is fixed at what drops nothing."""
+        off = {
+            name
+            for name, value in self._frozen.items()
+            if _is_setting(name) and value == _nothing_dropped(name)
+        }
+        nodes = self._topology.nodes
+        takers = (
+            node.name for node in nodes if off & {split_tensor(one)[0] for one in node.inputs}
+        )
+        scopes = {name.rpartition("/")[0] for name in takers}
+        return tuple(f"{scope}/" for scope in sorted(scopes) if scope)
 
     # Ports ----------------------------------------------------------------------------
 
@@ -336,15 +353,24 @@ def _is_setting(name: str) -> bool:
     return bool(rate_like(name))
 
 
+def _nothing_dropped(name: str) -> float:
+    """The rate at which a placeholder of this name turns dropout off."""
+    return 1.0 if re.search("keep|kp", name, re.IGNORECASE) else 0.0
+
+
+def _mend(sign: Sign, node: str) -> str:
+    """The option that turns off what a sign found; empty where there is none."""
+    name = split_tensor(node)[0]
+    if sign.id in {"rate-unfed", "training-by-default"} and _is_setting(name):
+        return f"--freeze-input {name}={_nothing_dropped(name)}"
+    if sign.id in {"switch-unfed", "training-by-default"}:
+        return f"--freeze-input {name}=False"
+    return ""
+
+
 def _training_graph(path: str, signs: Sequence[Sign], said: Sequence[str]) -> RefusedError:
     hint = "name inputs and outputs of the part that serves, or add --allow-training-graph"
-    mends = {"switch-unfed": "False", "training-by-default": "False", "rate-unfed": "1.0"}
-    mending = [
-        f"--freeze-input {split_tensor(node)[0]}={mends[sign.id]}"
-        for sign in signs
-        if sign.id in mends
-        for node in sign.nodes
-    ]
+    mending = [mend for sign in signs for node in sign.nodes if (mend := _mend(sign, node))]
     if mending:
         hint = f"add {' '.join(mending)}, or --allow-training-graph"
     return RefusedError(

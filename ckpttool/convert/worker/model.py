@@ -59,8 +59,11 @@ def open_model(job: Job) -> TracedProgram:
             hint="return the model that was trained",
             id="model-kind",
         )
-    unused = [f"{name_of(one)} has no value in the checkpoint, and is not used" for one in left]
-    return TracedProgram(functions, model, unused)
+    warnings = []
+    if left:
+        names = ", ".join(map(name_of, left[:3]))
+        warnings.append(f"{len(left)} variables that nothing uses have no value there ({names})")
+    return TracedProgram(functions, model, warnings)
 
 
 def program_of(model: Any, job: Job) -> TracedProgram:  # noqa: ANN401

@@ -139,12 +139,8 @@ def _mark(variables: Sequence[Any]) -> None:
 
 def _marked(variables: Sequence[Any]) -> list[Any]:
     """Those that still have their mark in every element."""
-    found = []
-    for variable in variables:
-        if variable.shape.num_elements() and variable.dtype.base_dtype != tf.bool:
-            if _is_marked(variable):
-                found.append(variable)
-    return found
+    marked = [one for one in variables if one.shape.num_elements() and one.dtype != tf.bool]
+    return [one for one in marked if _is_marked(one)]
 
 
 def _is_marked(variable: Any) -> bool:  # noqa: ANN401
