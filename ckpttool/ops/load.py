@@ -28,7 +28,7 @@ from ckpttool.sources.selection import (
 
 if TYPE_CHECKING:
     from ckpttool.formats.elements import Value
-    from ckpttool.sources.base import Source
+    from ckpttool.sources.base import NameStyle, Source
 
 __all__ = ["RANGES_KEPT", "Loaded", "Picked", "Plan", "Progress", "load", "pick"]
 
@@ -99,8 +99,10 @@ class Loaded:
         check: bool,
         limits: Limits | None,
         progress: Progress | None,
+        naming: NameStyle = "full",
     ) -> None:
         self._progress = progress
+        self._naming: NameStyle = naming
         self._address = address
         self._names = tuple(names)
         self._cast = cast
@@ -113,7 +115,7 @@ class Loaded:
     def _open(self) -> None:
         source = open_source(self._address, self._limits)
         try:
-            items = pick(source, self._names)
+            items = self._called(source, pick(source, self._names, self._naming))
             self.items = items if self._cast is None else _cast(items, self._cast)
         except CkpttoolError:
             source.close()
@@ -121,6 +123,17 @@ class Loaded:
         self.source: Source = source
         self._done = 0
         self._total = sum(_stored_bytes(item) for item in self.items)
+
+    def _called(self, source: Source, items: tuple[Picked, ...]) -> tuple[Picked, ...]:
+        """The items under the names that were asked for."""
+        if self._naming == "full":
+            return items
+        return tuple(
+            item._replace(
+                variable=item.variable._replace(name=source.name_of(item.variable, self._naming))
+            )
+            for item in items
+        )
 
     def restart(self, error: ChangedError) -> None:
         """Open the source anew, after ``error``; raises it when that was done before.
@@ -254,27 +267,38 @@ def load(
     check: bool = True,
     limits: Limits | None = None,
     progress: Progress | None = None,
+    naming: NameStyle = "full",
 ) -> Loaded:
     """Choose variables of a source.
 
     Args:
         address: the source.
         names: names, keys or object paths, each maybe with an index (``emb[0:10]``). One
-            that holds ``*`` or ``?`` and is nothing's own name is a pattern.
+            that holds ``*`` or ``?`` and is nothing's own name is a pattern, for keys and
+            for what variables are called.
         cast: a dtype that all are widened to; ``auto``: only those that numpy does not have.
         check: compare checksums where a whole variable is read.
         limits: bounds on what the files may claim.
         progress: called with the bytes handed out and those of all items.
+        naming: what variables are called, and members of a file that holds several.
 
     Raises:
         NotFoundError: some names are no variable's; all of them are named.
         UsageError: an index does not fit, or a cast would not be exact.
         CkpttoolError: as ``open_source``.
     """
-    return Loaded(address, names, cast=cast, check=check, limits=limits, progress=progress)
+    return Loaded(
+        address,
+        names,
+        cast=cast,
+        check=check,
+        limits=limits,
+        progress=progress,
+        naming=naming,
+    )
 
 
-def pick(source: Source, names: Sequence[str]) -> tuple[Picked, ...]:
+def pick(source: Source, names: Sequence[str], naming: NameStyle = "full") -> tuple[Picked, ...]:
     """What a list of names means in a source; names and errors as of `load`."""
     found: dict[str, Variable | None] = {}
 
@@ -291,12 +315,12 @@ def pick(source: Source, names: Sequence[str]) -> tuple[Picked, ...]:
         if variable is not None:
             items.append(_picked(variable, index))
             continue
-        matches = _matching(source, text)
+        matches = _matching(source, text, naming)
         if matches:
             index = ()  # the brackets were part of the pattern
         elif "[" in text:
             for at in dict.fromkeys((text.rfind("["), text.find("["))):
-                if matches := _matching(source, text[:at]):
+                if matches := _matching(source, text[:at], naming):
                     index = parse_brackets(text[at:])
                     break
         if not matches:
@@ -344,8 +368,8 @@ def _stored_bytes(item: Picked) -> int:
     return item.selection.size * dtype.size if dtype else 0
 
 
-def _matching(source: Source, pattern: str) -> list[Variable]:
-    """The variables whose name or key a pattern matches; the object graph is none."""
+def _matching(source: Source, pattern: str, naming: NameStyle) -> list[Variable]:
+    """The variables that a pattern matches, by name or key; the object graph is none."""
     if "*" not in pattern and "?" not in pattern:
         return []
     from fnmatch import fnmatchcase
@@ -354,7 +378,10 @@ def _matching(source: Source, pattern: str) -> list[Variable]:
         variable
         for variable in source.variables()
         if variable.kind != "object_graph"
-        and (fnmatchcase(variable.name, pattern) or fnmatchcase(variable.key, pattern))
+        and (
+            fnmatchcase(source.name_of(variable, naming), pattern)
+            or fnmatchcase(variable.key, pattern)
+        )
     ]
 
 

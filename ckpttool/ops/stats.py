@@ -195,7 +195,7 @@ class Stats:
         """What is wanted of a source and holds numbers, each with its name."""
         order = self._order
         items: Iterable[Picked] = (
-            pick(source, order.names)
+            pick(source, order.names, order.naming)
             if order.names
             else (
                 Picked(variable, (), Selection.whole(variable.shape or ()), variable.dtype)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ckpttool.cli import options
@@ -10,6 +12,9 @@ from ckpttool.cli.views.load_file import PlanView, SavedView
 from ckpttool.formats.elements import CAST_TARGETS
 from ckpttool.ops.load import load
 from ckpttool.ops.save_values import FORMATS, SaveFormat, file_format, save, save_to
+
+if TYPE_CHECKING:
+    from ckpttool.sources.base import NameStyle
 
 __all__ = ["command"]
 
@@ -41,6 +46,7 @@ __all__ = ["command"]
 )
 @click.option("--full", is_flag=True, help="On a terminal too, print every value.")
 @click.option("--no-check", is_flag=True, help="Do not compare checksums: take damaged values.")
+@options.naming
 @options.overwrite
 @options.dry_run
 @options.progress
@@ -54,6 +60,7 @@ def command(
     cast: str | None,
     full: bool,
     no_check: bool,
+    naming: NameStyle,
     overwrite: bool,
     dry_run: bool,
 ) -> int:
@@ -71,7 +78,9 @@ def command(
     saving = None if path is None else file_format(path, format, terminal=out.stdout_is_terminal)
     with (
         out.progress("reading") as progress,
-        load(source, names, cast=cast, check=not no_check, progress=progress) as loaded,
+        load(
+            source, names, cast=cast, check=not no_check, progress=progress, naming=naming
+        ) as loaded,
     ):
         for note in loaded.source.notes:
             out.note(note)
