@@ -126,12 +126,13 @@ class Layout:
 
     def variables(self) -> Iterator[Variable]:
         """Those that have a shape, in the order of their first bytes."""
+        owners = dict(self._bundle.owners)  # as they are: `replace` takes some out meanwhile
         for tensor in self._bundle.tensors:
-            if tensor.variable in self._bundle.owners:
+            if tensor.variable in owners:
                 self._stored[tensor.variable][tensor.key] = tensor
         seen: set[bytes] = set()
         for tensor in self._bundle.tensors:
-            owner = self._bundle.owners.get(tensor.variable)
+            owner = owners.get(tensor.variable)
             if owner is None:
                 if tensor.shape is not None:
                     box = Box((0,) * len(tensor.shape), tensor.shape)
@@ -140,7 +141,7 @@ class Layout:
             elif tensor.variable not in seen and owner.shape is not None:
                 seen.add(tensor.variable)
                 yield self._partitioned(owner, owner.shape)
-        for owner in self._bundle.owners.values():  # those of which no part is there
+        for owner in owners.values():  # those of which no part is there
             if owner.key not in seen and owner.shape is not None:
                 yield self._partitioned(owner, owner.shape)
 
