@@ -45,6 +45,7 @@ _FIELDS = {
     "float8_e4m3fnuz": 18,
     "float8_e4m3b11fnuz": 18,
     "float8_e5m2fnuz": 18,
+    "float4_e2m1fn": 18,
 }
 _INT_VAL, _FLOAT8_VAL = 7, 18
 _MAX_VARINT_BYTES = 10
