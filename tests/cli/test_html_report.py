@@ -61,7 +61,7 @@ def write(directory: Path, arrays: dict[str, np.ndarray]) -> Path:
 def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of names like these, in a directory like these, with a NaN."""
     directory = tmp_path_factory.mktemp("evil") / "<b>run"
-    arrays = {name: np.arange(12, dtype="f4").reshape(3, 4) for name in EVIL}
+    arrays: dict[str, np.ndarray] = {name: np.ones((3, 4), "f4") for name in EVIL}
     arrays["not utf-8 \udcff"] = np.ones(3, "f4")
     arrays["broken/kernel"] = np.array([1, np.nan, np.inf], "f4")
     return write(directory, arrays)
@@ -117,7 +117,7 @@ def test_a_page_says_what_is_in_it(fixtures_dir: Path) -> None:
     sections = [attrs.get("id") for tag, attrs in parsed.elements if tag == "section"]
     assert sections == ["problems", "map", "totals", "files", "run", "variables"]
     labels = [value for name, value in parsed.attributes() if name == "aria-label"]
-    assert sum("values from" in label for label in labels) == 17
+    assert sum("values from" in label for label in labels) == 14  # all but the scalars
     assert parsed.inside["title"][0] == "model.ckpt-1000"
 
 
@@ -290,7 +290,7 @@ def test_numbers_and_bars() -> None:
     drawn = histogram(Histogram((-1.0, 0.0, 1.0), (3, 0)))
     assert f'aria-label="3 values from {minus}1 to 1"' in drawn
     assert drawn.count("M") == 1
-    assert histogram(None) == ""
+    assert histogram(None) == histogram(Histogram((1.0, 1.0), (7,))) == ""
 
 
 def colours(dark: bool) -> dict[str, str]:

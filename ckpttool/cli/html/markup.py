@@ -41,14 +41,18 @@ def exact(value: Number | None, shown: str) -> str:
 
 
 def histogram(found: Histogram | None) -> str:
-    """A histogram as bars of equal width, which say in words what they show."""
-    if found is None:
+    """A histogram as bars of equal width, which say in words what they show.
+
+    Nothing where there is but one bin, for that shows nothing.
+    """
+    if found is None or len(found.counts) == 1:
         return ""
     bars = _bars(found.counts)
     low, high = number(found.edges[0]), number(found.edges[-1])
     label = f"{sum(found.counts):,} values from {low} to {high}"
     return (
-        f'<svg class="histogram" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+        f'<svg class="histogram" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        f'preserveAspectRatio="none" role="img" '
         f'aria-label="{label}"><path d="{bars}"/></svg>'
     )
 

@@ -201,7 +201,7 @@ def _shards(shards: Sequence[Shard]) -> Iterator[str]:
         return
     yield (
         '<section id="files">\n<h2>Data files</h2>\n<div class="scroll">\n<table>\n<thead><tr>'
-        '<th>file</th><th class="n">size</th><th class="n">needed</th><th></th></tr></thead>\n'
+        '<th>file</th><th class="n">size</th><th class="n">needed</th></tr></thead>\n'
         "<tbody>\n"
     )
     for shard in shards[:_SHARDS]:
@@ -210,9 +210,8 @@ def _shards(shards: Sequence[Shard]) -> Iterator[str]:
         if shard.nbytes is not None and shard.nbytes < shard.expected:
             state = '<span class="badge error">too short</span>'
         yield (
-            f'<tr><td class="name">{text(os.path.basename(shard.path))}</td>'
-            f'<td class="n">{size}</td><td class="n">{bytes_text(shard.expected)}</td>'
-            f"<td>{state}</td></tr>\n"
+            f'<tr><td><span class="name">{text(os.path.basename(shard.path))}</span> {state}</td>'
+            f'<td class="n">{size}</td><td class="n">{bytes_text(shard.expected)}</td></tr>\n'
         )
     yield "</tbody>\n</table>\n</div>\n"
     if (more := len(shards) - _SHARDS) > 0:

@@ -115,7 +115,7 @@ def _bad(figures: Figures) -> str:
 
 
 def _bars(histogram: Histogram | None, screen: Screen) -> str:
-    if histogram is None:
+    if histogram is None or len(histogram.counts) == 1:
         return ""
     counts = histogram.counts
     if screen.width < _WIDE and len(counts) % 2 == 0:
