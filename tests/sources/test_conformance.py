@@ -64,6 +64,7 @@ CASES = [
     Case("arrays/model-7.npz", "npz", None, "embedding", 42),
     Case("models/tfjs", "tfjs", None, "dense/kernel", None),
     Case("models/dense.onnx", "onnx", None, "dense/kernel", 42),
+    Case("models/dense.tflite", "tflite", None, "matmul", None),
     Case("graphs/frozen.pb", "frozen-graph", None, "dense/kernel", None),
     Case("graphs/frozen.pbtxt", "frozen-graph", None, "dense/kernel", None),
 ]
