@@ -129,8 +129,12 @@ class TableValues:
     def _expanded(self) -> Table:
         """The same table, of which larger blocks may be expanded."""
         if self._expanding is None:
-            most = max(self._limits.v1_decoded_bytes, self._limits.block_bytes)
-            limits = replace(self._limits, block_bytes=most, block_expanded_bytes=most)
+            limits, most = self._limits, self._limits.v1_decoded_bytes
+            limits = replace(
+                limits,
+                block_bytes=max(most, limits.block_bytes),
+                block_expanded_bytes=max(most, limits.block_expanded_bytes),
+            )
             self._expanding = Table(self._file, limits)
         return self._expanding
 

@@ -1,26 +1,30 @@
 """``cp --salvage``: every intact variable of a damaged checkpoint, and a list of the rest.
 
-What is intact is proven: each entry's bytes are read and match their checksum. A
-partitioned variable is intact when all of its parts are. The object graph, where it is
+What is intact is proven: each entry's bytes are read and match their checksum (of V1 the
+block's; of what has none, they can be read). A partitioned variable is intact when all of
+its parts are. The object graph, where it is
 intact, is kept; TensorFlow then restores what is there and names what is missing.
 """
 
 from __future__ import annotations
 
 import shlex
-from contextlib import closing
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 from ckpttool.errors import CkpttoolError, CorruptError, RefusedError
 from ckpttool.formats.bundle import BundleIndex
 from ckpttool.formats.dtypes import BY_NUMBER, STRING, VARIANT, dtype_name
 from ckpttool.model import numel
-from ckpttool.ops.rewrite.destination import destination
+from ckpttool.ops.rewrite.destination import Destination, destination, is_bundle, prefix_of
+from ckpttool.ops.rewrite.from_source import bundle_from
 from ckpttool.ops.rewrite.part_sums import check_opaque, check_whole
 from ckpttool.ops.rewrite.run import Change, Options, RewriteResult, carry_out, finish_pending
 from ckpttool.ops.rewrite.tensors import Bundle, Stored, Tensor, bundle_of, inputs_of
-from ckpttool.sources.address import resolve
+from ckpttool.sources.address import Resolved, resolve
 from ckpttool.sources.filenames import graph_name, index_name
+from ckpttool.sources.registry import open_resolved
 from ckpttool.sources.shard_files import ShardFiles
 from ckpttool.storage import open_directory
 
@@ -53,7 +57,7 @@ def salvage(address: str, to: str, options: Options) -> Salvaged:
     """
     pending = [] if options.dry_run else finish_pending(to)
     found = resolve(address, options.limits)
-    where = destination(to, found.prefix)
+    where = destination(to, prefix_of(found))
     if where.saved_model:
         raise RefusedError(
             f"{to} is a SavedModel, and a part of its variables would break it",
@@ -62,6 +66,11 @@ def salvage(address: str, to: str, options: Options) -> Salvaged:
             id="salvage-saved-model",
         )
     lost: list[Lost] = []
+    notes = (*pending, *found.notes)
+    if not is_bundle(found):
+        with open_resolved(found, options.limits) as source:
+            bundle = bundle_from(source, lambda name, error: lost.append(_lost(name, error)))
+            return _write(found, bundle, where, lost, options, notes)
     with (
         open_directory(found.directory) as directory,
         closing(directory.open(index_name(found.prefix))) as file,
@@ -83,31 +92,39 @@ def salvage(address: str, to: str, options: Options) -> Salvaged:
             bundle = bundle_of(index, files)
             bundle.inputs = inputs_of(file, files)
             lost += _drop_damaged(bundle)
-            if not bundle.tensors:
-                raise CorruptError(
-                    f"nothing of {found.location} is intact",
-                    why=f"{lost[0].object}: {lost[0].why}" if lost else "it has no variables",
-                    hint=f"ckpttool verify {shlex.quote(address)}",
-                    id="nothing-intact",
-                )
-            graph = None
-            if directory.stat(graph_name(found.prefix)) is not None:
-                graph = directory.open(graph_name(found.prefix))
-            try:
-                changes = [Change(one.object, "lost", one.why) for one in lost]
-                result = carry_out(
-                    found.location,
-                    bundle,
-                    where,
-                    changes,
-                    options,
-                    graph=graph,
-                    notes=[*pending, *found.notes],
-                )
-            finally:
-                if graph is not None:
-                    graph.close()
+            return _write(found, bundle, where, lost, options, notes)
+
+
+def _write(
+    found: Resolved,
+    bundle: Bundle,
+    where: Destination,
+    lost: list[Lost],
+    options: Options,
+    notes: Sequence[str],
+) -> Salvaged:
+    """Write what is left, with the graph, which asks for more than that."""
+    if not bundle.tensors:
+        raise CorruptError(
+            f"nothing of {found.location} is intact",
+            why=f"{lost[0].object}: {lost[0].why}" if lost else "it has no variables",
+            hint=f"ckpttool verify {shlex.quote(found.address)}",
+            id="nothing-intact",
+        )
+    changes = [Change(one.object, "lost", one.why) for one in lost]
+    with ExitStack() as opened:
+        graph = None
+        directory = opened.enter_context(open_directory(found.directory))
+        if directory.stat(graph_name(found.prefix)) is not None:
+            graph = opened.enter_context(closing(directory.open(graph_name(found.prefix))))
+        result = carry_out(
+            found.location, bundle, where, changes, options, graph=graph, notes=notes
+        )
     return Salvaged(result, tuple(lost))
+
+
+def _lost(name: str, error: CkpttoolError) -> Lost:
+    return Lost(name, error.why or error.what)
 
 
 def _drop_damaged(bundle: Bundle) -> list[Lost]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,10 +11,14 @@ from pathlib import Path
 import pytest
 
 from ckpttool.errors import CkpttoolError
+from ckpttool.formats.wire import encode_field
 from ckpttool.ops.copy import copy_checkpoint, move_checkpoint
 from ckpttool.ops.rewrite.run import Options
+from ckpttool.ops.salvage import salvage
 from ckpttool.ops.verify import verify
+from ckpttool.sources.registry import open_source
 from ckpttool.storage.fileset import COMMIT_JOURNAL, NEW_PREFIX
+from tests.support.v1_files import FULL, entry, meta, v1_file
 
 
 def files(folder: Path, prefix: str = "") -> dict[str, bytes]:
@@ -156,3 +161,22 @@ def test_what_is_one_file_is_left_to_the_system(
 ) -> None:
     error = failure(lambda: copy_checkpoint(str(fixtures_dir / name), str(tmp_path), Options()))
     assert (error.id, error.exit_code) == ("not-a-checkpoint", 12)
+
+
+def test_what_is_intact_is_salvaged(fixtures_dir: Path, tmp_path: Path) -> None:
+    """Of V1 as of V2: the rest is listed, and what is copied is a V2 checkpoint."""
+    run = Path(shutil.copytree(fixtures_dir / "v1-sharded", tmp_path / "run"))
+    (run / "model.ckpt-30-00001-of-00002").unlink()
+    found = salvage(str(run), str(tmp_path / "new"), Options(verify=True))
+    assert [one.object for one in found.lost] == [f"{run}/model.ckpt-30-?????-of-00002"]
+    with open_source(str(tmp_path / "new")) as source:
+        assert [one.key for one in source.variables()] == ["first/kernel", "global_step"]
+    good = encode_field(5, struct.pack("<2f", 1, 2))
+    metas = [meta(name, 1, (2,), [[FULL]]) for name in (b"good", b"lost")]
+    v1_file(metas, [entry(b"good", [FULL], good)], tmp_path / "part")
+    found = salvage(str(tmp_path / "part"), str(tmp_path / "other"), Options(verify=True))
+    assert [one.object for one in found.lost] == ["lost"]
+    assert found.result.variables == 1
+    v1_file(metas, [], tmp_path / "none")
+    error = failure(lambda: salvage(str(tmp_path / "none"), str(tmp_path / "x"), Options()))
+    assert error.id == "nothing-intact"

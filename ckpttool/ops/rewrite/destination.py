@@ -29,6 +29,7 @@ __all__ = [
     "destination",
     "folder_of",
     "in_the_way",
+    "is_bundle",
     "is_checkpoint_file",
     "prefix_of",
 ]
@@ -101,6 +102,11 @@ def destination(address: str, source_prefix: str) -> Destination:
         parent, inner = os.path.split(os.path.abspath(folder or "."))
         saved_model = parent if inner == _VARIABLES and _is_saved_model(parent) else ""
     return Destination(folder or ".", prefix, saved_model)
+
+
+def is_bundle(found: Resolved) -> bool:
+    """Whether what an address came to is stored as a V2 checkpoint."""
+    return found.version == "v2" and found.kind in {"checkpoint", "run", "savedmodel"}
 
 
 def prefix_of(found: Resolved) -> str:

@@ -8,10 +8,17 @@ slices, in the spelling in which they were saved.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ckpttool.errors import IncompleteError, RefusedError, UnsupportedError
+from ckpttool.errors import (
+    ChangedError,
+    CkpttoolError,
+    IncompleteError,
+    RefusedError,
+    StorageError,
+    UnsupportedError,
+)
 from ckpttool.formats.bundle import SliceSpec
 from ckpttool.formats.bundle_writer import encode_header, encode_strings
 from ckpttool.formats.dtypes import BY_NAME, STRING, DType
@@ -27,8 +34,15 @@ from ckpttool.sources.v2 import BundleSource
 __all__ = ["bundle_from"]
 
 
-def bundle_from(source: Source) -> Bundle:
+#: Told of a variable, or a file, that is left out.
+Lost = Callable[[str, CkpttoolError], None]
+
+
+def bundle_from(source: Source, lost: Lost | None = None) -> Bundle:
     """Everything of an open source, which has to stay open until the bundle is written.
+
+    With ``lost`` what is missing or damaged is handed to it and left out, and everything is
+    read once to find that out; not of a V2 checkpoint.
 
     Raises:
         UnsupportedError: id ``dtype-not-representable``: TensorFlow has no such type; id
@@ -41,34 +55,63 @@ def bundle_from(source: Source) -> Bundle:
     """
     if isinstance(source, BundleSource):
         return read_bundle(source)
-    _require_files(source)
+    for error in _missing_files(source):
+        if lost is None:
+            raise error
+        lost(source.location, error)
     owners: dict[bytes, Owner] = {}
     tensors: list[Tensor] = []
     for variable in source.variables():
-        _require_key(variable, source)
-        dtype = _dtype(variable, source)
-        if variable.slices is None:
-            shape = selection_shape(variable)
-            box = Box((0,) * len(shape), shape)
-            tensors.append(_tensor(source, variable, dtype, box, _key(variable), variable.shard))
+        try:
+            owner, found = _entries(source, variable)
+            if lost is not None:
+                _read_through(source, variable)
+        except CkpttoolError as error:
+            if lost is None or isinstance(error, ChangedError | StorageError):
+                raise
+            lost(variable.name, error)
             continue
-        owner = _owner(source, variable, dtype)
-        owners[owner.key] = owner
-        for spec, part in zip(owner.slices, variable.slices, strict=True):
-            box = Box(part.start, part.extent)
-            tensors.append(_tensor(source, variable, dtype, box, spec.key(owner.key), part.shard))
+        tensors += found
+        if owner is not None:
+            owners[owner.key] = owner
     if not isinstance(source, V1Source):  # of other kinds one file is no parameter server's
         tensors = [tensor._replace(shard=0) for tensor in tensors]
     shards = 1 + max((tensor.shard for tensor in tensors), default=0)
     return Bundle(tensors, owners, encode_header(shards), False, shards, _inputs(source))
 
 
-def _require_files(source: Source) -> None:
-    """Check that every file is there: the variables of a missing one would be left out."""
+def _entries(source: Source, variable: Variable) -> tuple[Owner | None, list[Tensor]]:
+    """The entries of a variable: its own, or one a slice and their owner."""
+    _require_key(variable, source)
+    dtype = _dtype(variable, source)
+    shape = selection_shape(variable)
+    if variable.slices is None:
+        box = Box((0,) * len(shape), shape)
+        return None, [_tensor(source, variable, dtype, box, _key(variable), variable.shard)]
+    owner = _owner(source, variable, dtype)
+    return owner, [
+        _tensor(
+            source, variable, dtype, Box(part.start, part.extent), spec.key(owner.key), part.shard
+        )
+        for spec, part in zip(owner.slices, variable.slices, strict=True)
+    ]
+
+
+def _read_through(source: Source, variable: Variable) -> None:
+    selection = Selection.whole(selection_shape(variable))
+    if variable.dtype == "string":
+        source.strings(variable, selection)
+        return
+    for _ in source.chunks(variable, selection):
+        pass
+
+
+def _missing_files(source: Source) -> Iterator[IncompleteError]:
+    """The error of files that are not there: what is in them would be left out."""
     missing = [shard.path for shard in source.shards() if not shard.present]
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise IncompleteError(
+        yield IncompleteError(
             f"{source.location} is not complete",
             why=f"{', '.join(missing[:3])}{more} is missing",
             hint="bring together all files of one save",
