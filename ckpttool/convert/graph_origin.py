@@ -18,7 +18,13 @@ from ckpttool.convert.branches import BranchNode, follow
 from ckpttool.convert.job import Origin
 from ckpttool.convert.ports import Port, Signature
 from ckpttool.convert.specs import PortSpec
-from ckpttool.errors import IncompleteError, NoGraphError, NotFoundError, RefusedError
+from ckpttool.errors import (
+    IncompleteError,
+    NoGraphError,
+    NotFoundError,
+    RefusedError,
+    UnsupportedError,
+)
 from ckpttool.formats.graph_file import GraphFile, read_graph_file
 from ckpttool.formats.graphdef import Graph
 from ckpttool.limits import Limits
@@ -26,6 +32,7 @@ from ckpttool.sources.graph_analysis import GraphAnalysis, analyse_graph, find_t
 from ckpttool.sources.graph_signs import Sign, training_signs
 from ckpttool.sources.graph_topology import Topology, split_tensor
 from ckpttool.sources.graph_variables import VARIABLE_OPS, meta_variables
+from ckpttool.sources.tensorflow_ops import unknown_ops
 from ckpttool.storage import open_directory, stat_path
 
 if TYPE_CHECKING:
@@ -73,6 +80,7 @@ def of_file(request: Request, path: str, values: str | None, limits: Limits) -> 
                 hint=f"give the checkpoint as SRC, and --graph {shlex.quote(path)}",
                 id="graph-without-values",
             )
+        _require_known(path, {node.op for node in found.needed}, graph)
         signs = found.signs()
     warnings = [f"{sign.message} ({', '.join(sign.nodes)})" for sign in signs]
     if signs and not request.allow_training_graph:
@@ -104,8 +112,37 @@ def of_saved_model(request: Request, folder: str, limits: Limits) -> Origin:
             raise NoGraphError(f"{folder} is a SavedModel without a graph", why="it has none")
         stored = [one for one in meta.signatures if one.name != _INIT and one.outputs]
         chosen = _wanted(request.signatures, stored, folder)
+        _require_dense(folder, chosen)
+        graph = meta.graph()
+        _require_known(folder, {node.op for node in graph.all_nodes()}, graph)
         _require_variables(folder, meta, limits)
         return Origin("savedmodel", folder, folder, tuple(map(_of_stored, chosen)), meta.tags)
+
+
+def _require_known(path: str, ops: set[str], graph: Graph) -> None:
+    """Check that today's TensorFlow has the operations that it would have to run."""
+    functions = {function.name for function in graph.functions}
+    unknown = unknown_ops(ops - functions)
+    if unknown:
+        raise UnsupportedError(
+            f"{path} needs operations that TensorFlow no longer has",
+            why=f"these are not in TensorFlow 2.21: {', '.join(list(unknown)[:_NAMED])}",
+            hint="choose an output before them with --output, or convert with the TensorFlow "
+            "that wrote it",
+            id="op-unknown",
+        )
+
+
+def _require_dense(folder: str, signatures: Iterable[StoredSignature]) -> None:
+    for one in signatures:
+        sparse = [port.name for port in (*one.inputs, *one.outputs) if not port.tensor]
+        if sparse:
+            raise UnsupportedError(
+                f"the signature {one.name} of {folder} has sparse tensors",
+                why=f"{', '.join(sparse)} is made of several tensors, which no target takes",
+                hint="choose another one with --signature",
+                id="sparse-port",
+            )
 
 
 def _wanted(
@@ -173,7 +210,14 @@ def _require_variables(folder: str, meta: MetaGraph, limits: Limits) -> None:
             id="variables-missing",
         )
     if meta.objects is None:
-        _require_names(folder, [one.slice.full_name if one.slice else one.name for one in needed])
+        # What is in no collection is filled when the model is loaded (the name of an asset).
+        listed = {split_tensor(one.name)[0] for one in meta.variables()}
+        names = [
+            one.slice.full_name if one.slice else one.name
+            for one in needed
+            if not listed or one.node in listed
+        ]
+        _require_names(folder, names)
 
 
 def _require_names(folder: str, names: Sequence[str]) -> None:
@@ -308,10 +352,21 @@ class _Chosen:
         fed = sorted(fed, key=lambda name: name in settings)
         if fed:
             return tuple(Port(split_tensor(name)[0], "", None, name) for name in fed)
-        return tuple(
-            Port(split_tensor(one.name)[0], one.dtype, _sizes(one.shape), one.name)
+        parts = [
+            one
             for one in self._analysis.inputs
             if split_tensor(one.name)[0] in needed - self._frozen.keys()
+        ]
+        names = [split_tensor(one.name)[0] for one in parts]
+        return tuple(
+            # A pipeline gives all features of an example: its outputs are told by number.
+            Port(
+                name if names.count(name) == 1 else one.name.replace(":", "_"),
+                one.dtype,
+                _sizes(one.shape),
+                one.name,
+            )
+            for name, one in zip(names, parts, strict=True)
         )
 
     def _say(self, what: str, ports: Sequence[Port], others: Sequence[str] = ()) -> None:

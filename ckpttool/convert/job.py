@@ -81,7 +81,7 @@ class Made:
         signatures: the result's.
         warnings: what a person should know.
         cases: the reference, empty where none was wanted, or none could be made.
-        unchecked: why no reference could be made; empty where there is one.
+        unchecked: which signatures have no reference and why; empty where all have one.
         seconds: what was done → how long it took.
         facts: what else the target tells for the report.
         versions: library → version, of those that took part.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ckpttool.convert.ports import Port
 from ckpttool.convert.worker.graph_edit import operation, split
 from ckpttool.convert.worker.program import Function
-from ckpttool.errors import CkpttoolError, UnsupportedError
+from ckpttool.errors import CkpttoolError
 from ckpttool.formats.dtypes import numpy_dtype
 
 if TYPE_CHECKING:
@@ -35,11 +35,9 @@ def make_feeds(function: Function, batch: int, seed: int) -> dict[str, np.ndarra
 
     Args:
         function: what they are for.
-        batch: the first dimension of every input where it is open.
+        batch: the first dimension of every input where it is open; of an input of unknown
+            rank the only one.
         seed: the same seed gives the same inputs.
-
-    Raises:
-        UnsupportedError: id ``input-rank-unknown``.
     """
     import numpy as np
 
@@ -53,16 +51,9 @@ def make_feeds(function: Function, batch: int, seed: int) -> dict[str, np.ndarra
 def _values(port: Port, batch: int, rows: int | None, generator: np.random.Generator) -> np.ndarray:
     import numpy as np
 
-    if port.shape is None:
-        raise UnsupportedError(
-            f"no input can be made up for {port.name}",
-            why="the graph does not say how many dimensions it has",
-            hint=f"say it (--input {port.name}:{port.dtype}[?,784]), or give --check-data",
-            id="input-rank-unknown",
-        )
     shape = tuple(
         (batch if at == 0 else _OPEN) if size is None else size
-        for at, size in enumerate(port.shape)
+        for at, size in enumerate((None,) if port.shape is None else port.shape)
     )
     if port.dtype == "string":
         words = [b"alpha", b"Beta", b"gamma delta", b""]

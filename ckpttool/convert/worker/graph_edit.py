@@ -21,6 +21,7 @@ __all__ = [
     "cut",
     "fold_defaults",
     "function_names",
+    "modernise",
     "operation",
     "reachable",
     "split",
@@ -31,6 +32,7 @@ __all__ = [
 ORIGINAL = "_ckpttool_name"
 #: What an operation may be called (tensorflow/core/framework/node_def_util.cc).
 _UNUSABLE = re.compile(r"[^A-Za-z0-9_.\\/>-]")
+_SCALARS_ARE_SCALARS = 24
 _DEFAULTS = {"PlaceholderWithDefault", "PlaceholderWithDefaultV2"}
 
 
@@ -89,6 +91,17 @@ def reachable(
         seen.add(name)
         waiting.extend(split(one) for one in nodes[name].input)
     return seen
+
+
+def modernise(graph: Any, producer: int) -> None:  # noqa: ANN401
+    """Say of old placeholders without a shape that they have none.
+
+    To TensorFlow before version 24 of graphs, no dimensions meant an unknown shape, and not
+    a scalar (tensorflow/core/ops/array_ops.cc).
+    """
+    for node in graph.node if producer < _SCALARS_ARE_SCALARS else ():
+        if node.op == "Placeholder" and not node.attr["shape"].shape.dim:
+            node.attr["shape"].shape.unknown_rank = True
 
 
 def fold_defaults(graph: Any, keep: Collection[str]) -> None:  # noqa: ANN401

@@ -15,7 +15,7 @@ from ckpttool.convert.job import Case
 from ckpttool.convert.request import Request
 from ckpttool.convert.worker.feeds import make_feeds
 from ckpttool.convert.worker.program import Function, Program
-from ckpttool.errors import CkpttoolError, NotFoundError
+from ckpttool.errors import NotFoundError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,29 +35,27 @@ def record(program: Program, folder: str, request: Request) -> tuple[tuple[Case,
         request: its check says with what.
 
     Returns:
-        The cases, and why there are none (a graph that takes no made-up inputs).
+        The cases, and which signatures have none and why: some take no made-up inputs.
 
     Raises:
         NotFoundError: id ``check-data``: the given data lack an input.
     """
     cases: list[Case] = []
-    try:
-        for function in program.functions:
+    reasons: list[str] = []
+    for function in program.functions:
+        name = function.signature.name
+        try:
             for batch, feeds in _feeds(function, request):
                 path = os.path.join(folder, f"case-{len(cases)}.npz")
                 save_case(path, feeds, function.run(feeds))
-                cases.append(Case(function.signature.name, batch, path))
-    except CkpttoolError as error:
-        if request.check.data is not None:
-            raise
-        return (), str(error)
-    except Exception as error:  # TensorFlow's errors are of every class
-        traceback.print_exc()
-        first = str(error).split("\n")[0][:300]
-        if request.check.data is not None:
-            raise
-        return (), f"the original does not take made-up inputs ({first})"
-    return tuple(cases), ""
+                cases.append(Case(name, batch, path))
+        except Exception as error:  # TensorFlow's errors are of every class
+            if request.check.data is not None:
+                raise
+            traceback.print_exc()
+            said = str(error).strip().split("\n")[0][:300]
+            reasons.append(f"the signature {name} does not take made-up inputs ({said})")
+    return tuple(cases), "; ".join(reasons)
 
 
 def save_case(

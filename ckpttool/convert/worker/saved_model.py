@@ -1,8 +1,8 @@
-"""A SavedModel → a program: TensorFlow 2's loader, or TensorFlow 1's for what that refuses.
+"""A SavedModel → a program: by TensorFlow 2's loader, or by TensorFlow 1's.
 
 The v2 loader brings a model's objects back to life, and fails on those whose classes have
 changed (the optimizer slots of Keras 2: ``add_slot``). The v1 loader needs only the graph
-and the values, which is all that serving needs.
+and the values, which is all that serving needs, and all that a model of TensorFlow 1 has.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.saved_model.loader_impl import parse_saved_model
 
 from ckpttool.convert.job import Job
 from ckpttool.convert.ports import Port, Signature
+from ckpttool.convert.worker.graph_edit import modernise
 from ckpttool.convert.worker.graph_program import GraphProgram, complete
 from ckpttool.convert.worker.graph_variables import graph_variables, saved_names
 from ckpttool.convert.worker.program import Program
@@ -34,20 +36,28 @@ def open_saved_model(job: Job) -> Program:
     Raises:
         ConversionError: id ``saved-model-unloadable``: neither loader takes it.
     """
-    try:
-        return _by_v2(job)
-    except Exception as first:  # noqa: BLE001 - its errors are of every class
-        traceback.print_exc()
-        reason = f"{type(first).__name__}: {first}".split("\n")[0][:200]
+    reason = ""
+    if _has_objects(job.origin.graph):
+        try:
+            return _by_v2(job)
+        except Exception as first:  # noqa: BLE001 - its errors are of every class
+            traceback.print_exc()
+            reason = f"{type(first).__name__}: {first}".split("\n")[0][:200]
     try:
         return _by_v1(job, reason)
     except Exception as second:
         raise ConversionError(
             f"{job.origin.graph} cannot be loaded",
-            why=f"TensorFlow 2's loader: {reason}; TensorFlow 1's: {second}"[:700],
+            why="; ".join(filter(None, (reason, str(second))))[:700],
             hint="ckpttool inspect --graph shows operations that TensorFlow has no more",
             id="saved-model-unloadable",
         ) from second
+
+
+def _has_objects(path: str) -> bool:
+    """Whether it was written by TensorFlow 2, which describes objects beside the graph."""
+    (meta, *_) = parse_saved_model(path).meta_graphs
+    return bool(meta.HasField("object_graph_def"))
 
 
 def _by_v2(job: Job) -> TracedProgram:
@@ -82,6 +92,7 @@ def _by_v1(job: Job, reason: str) -> GraphProgram:
     with graph.as_default():
         meta = tf1.saved_model.loader.load(session, list(job.origin.tags), job.origin.graph)
     graph_def = graph.as_graph_def()
+    modernise(graph_def, meta.graph_def.versions.producer)
     readers = {}
     variables = {}
     for variable in graph_variables(graph_def, saved_names(graph_def)):
@@ -98,7 +109,7 @@ def _by_v1(job: Job, reason: str) -> GraphProgram:
         _initializers(meta),
         lambda: session,
         session.close,
-        (f"TensorFlow 2 cannot load it ({reason}); its graph was taken as TensorFlow 1 does",),
+        (f"TensorFlow 2 cannot load it ({reason}): loaded as TensorFlow 1 does",) if reason else (),
     )
 
 

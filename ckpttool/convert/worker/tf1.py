@@ -21,6 +21,7 @@ from ckpttool.convert.ports import Signature
 from ckpttool.convert.worker.graph_edit import (
     fold_branches,
     fold_defaults,
+    modernise,
     operation,
     put_placeholders,
     reachable,
@@ -57,6 +58,7 @@ def open_graph(job: Job) -> GraphProgram:
     quiet()
     request, origin = job.request, job.origin
     graph, meta = _read(origin.graph)
+    modernise(graph, graph.versions.producer)
     names = saved_names(graph, _listed(meta))
     saver = _saver(meta, origin.values)
     tables = _initializers(meta)
