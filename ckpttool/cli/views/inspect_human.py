@@ -8,6 +8,7 @@ from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Column, Screen, bytes_text
 from ckpttool.cli.views.findings import caller, finding_lines
 from ckpttool.cli.views.graph import graph_lines, signature_lines, writer_text
+from ckpttool.cli.views.model import model_facts, model_lines, model_metas
 from ckpttool.cli.views.tree import tree_lines
 from ckpttool.cli.words import count, when
 from ckpttool.model import Finding, Shard, shape_text
@@ -28,10 +29,16 @@ _PARTITIONED = 5
 _WHAT = {
     ("tf-v2", "name"): "V2 checkpoint, name-based",
     ("tf-v2", "object"): "V2 checkpoint, object-based",
+    ("tf-v1", "name"): "V1 checkpoint",
     ("savedmodel", "name"): "SavedModel variables, name-based",
     ("savedmodel", "object"): "SavedModel variables, object-based",
     ("savedmodel", ""): "SavedModel without variables",
     ("frozen-graph", ""): "graph (GraphDef), whose constants are its variables",
+    ("safetensors", ""): "safetensors file",
+    ("npz", ""): "NumPy arrays",
+    ("tflite", ""): "TFLite model, whose constants are its variables",
+    ("onnx", ""): "ONNX model, whose initializers are its variables",
+    ("tfjs", ""): "TensorFlow.js model",
     ("metagraph", ""): "graph of a checkpoint (MetaGraphDef), without values",
 }
 _STYLES = {
@@ -130,9 +137,12 @@ def _checkpoint(report: CheckpointReport, screen: Screen) -> Iterator[object]:
     elif census.largest and not (report.graph and report.graph.main):
         yield "\n"
         yield from _largest(census, screen)
+    if report.model is not None:
+        yield from signature_lines(model_metas(report.model), screen)
+        yield from model_lines(report.model, screen)
     graph = report.graph
     if graph is not None:
-        yield from signature_lines(graph, screen)
+        yield from signature_lines(graph.metas, screen)
         if graph.main is not None:
             yield "\n"
             yield from graph_lines(graph, graph.main, screen)
@@ -156,6 +166,8 @@ def _facts(report: CheckpointReport) -> Iterator[tuple[str, str]]:
     yield "data", _data(report.shards)
     if report.census.partitioned:
         yield "partitioned", _partitioned(report.census)
+    if report.model is not None:
+        yield from model_facts(report.model)
     if report.graph is not None:
         yield "graph", _graph(report, report.graph)
 
