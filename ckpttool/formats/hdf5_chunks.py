@@ -18,11 +18,9 @@ from ckpttool.errors import CorruptError, LimitError, UnsupportedError
 from ckpttool.model import numel
 
 if TYPE_CHECKING:
-    from h5py import h5d
+    from ckpttool.formats.hdf5 import Dataset, Hdf5
 
-    from ckpttool.formats.hdf5 import Dataset, Hdf5File
-
-__all__ = ["ChunkReader", "Heap", "fill_value", "reach"]
+__all__ = ["ChunkReader", "Heap", "reach"]
 
 _DEFLATE, _SHUFFLE, _FLETCHER32 = 1, 2, 3
 _OURS = {_DEFLATE, _SHUFFLE, _FLETCHER32}
@@ -31,6 +29,8 @@ _LIBRARY = {4, 5, 6, 32000}
 
 #: Deflate expands at most 1,032-fold; a dataset that claims more is mostly never written.
 _EXPANSION = 1100
+#: What the library's filters may add to a chunk that does not shrink.
+_SPARE_BYTES = 4096
 #: Elements that were never written are given out up to this many bytes without a word.
 _FILL_BYTES = 2**30
 
@@ -50,23 +50,6 @@ def reach(dataset: Dataset, nbytes: int) -> None:
         )
 
 
-def fill_value(file: Hdf5File, dataset: Dataset) -> bytes:
-    """What each element holds that was never written, as it would be stored.
-
-    Raises:
-        CorruptError: the dataset cannot be opened again.
-    """
-    import numpy as np
-
-    found = file.open_dataset(dataset)
-    if dataset.type.name == "string" and not dataset.type.strip:
-        return bytes(dataset.type.size)  # of any length: a reference to nothing
-    with file.reading(f"the fill value of {dataset.path}"):
-        value = np.zeros(1, found.get_type().dtype)
-        found.get_create_plist().get_fill_value(value)
-    return value.tobytes()
-
-
 class ChunkReader:
     """The chunks of one dataset, unpacked; the last few are kept.
 
@@ -79,10 +62,9 @@ class ChunkReader:
         UnsupportedError: id ``hdf5-filter``.
     """
 
-    def __init__(self, file: Hdf5File, dataset: Dataset) -> None:
+    def __init__(self, file: Hdf5, dataset: Dataset) -> None:
         self._file = file
         self._dataset = dataset
-        self._id: h5d.DatasetID = file.open_dataset(dataset)
         assert dataset.shape is not None
         #: The shape of a chunk; the last ones reach past the dataset's own.
         self.shape: tuple[int, ...] = dataset.chunk or dataset.shape
@@ -122,17 +104,20 @@ class ChunkReader:
 
     def _read(self, start: tuple[int, ...], check: bool) -> bytes:
         dataset = self._dataset
-        if dataset.chunk is None or any(step.code in _LIBRARY for step in dataset.filters):
-            return self._by_library(start)
-        with self._file.reading(f"a chunk of {dataset.path}"):
-            where = self._id.get_chunk_info_by_coord(start)
-        if where.byte_offset is None:
-            return fill_value(self._file, dataset) * numel(self.shape)
-        if where.size > self._file.limits.hdf5_chunk_bytes:
-            self._wrong(start, f"{where.size} bytes are stored of it")
-        data = self._file.pread(where.byte_offset, where.size)
+        if dataset.chunk is None:
+            return self._file.unpacked_chunk(dataset, start)
+        place = self._file.chunk_place(dataset, start)
+        if place is None:
+            return self._file.fill_value(dataset) * numel(self.shape)
+        if any(step.code in _LIBRARY for step in dataset.filters):
+            if place.nbytes > self.nbytes + _SPARE_BYTES:
+                self._wrong(start, f"{place.nbytes} bytes are stored of it")
+            return self._file.unpacked_chunk(dataset, start)
+        if place.nbytes > self._file.limits.hdf5_chunk_bytes:
+            self._wrong(start, f"{place.nbytes} bytes are stored of it")
+        data = self._file.pread(place.offset, place.nbytes)
         for position in reversed(range(len(dataset.filters))):
-            if where.filter_mask >> position & 1:
+            if place.skipped >> position & 1:
                 continue  # it did not help for this chunk, so it was left out
             step = dataset.filters[position]
             if step.code == _DEFLATE:
@@ -157,34 +142,6 @@ class ChunkReader:
         if not unpacker.eof and len(result) == room:
             self._wrong(start, f"it unpacks to more than its {self.nbytes} bytes")
         return result
-
-    def _by_library(self, start: tuple[int, ...]) -> bytes:
-        """A chunk as the library reads it, filled up to its shape where it is an outer one."""
-        import numpy as np
-        from h5py import h5s
-
-        dataset = self._dataset
-        assert dataset.shape is not None
-        sides = zip(self.shape, dataset.shape, start or (0,) * len(self.shape), strict=True)
-        count = tuple(min(chunk, size - at) for chunk, size, at in sides)
-        element = np.dtype(f"V{dataset.type.size}")
-        inner = np.zeros(count, element)
-        if not inner.size:
-            return b""
-        with self._file.reading(f"the values of {dataset.path}"):
-            if dataset.chunk is not None:
-                where = self._id.get_chunk_info_by_coord(start)
-                if where.byte_offset is not None and where.size > self.nbytes + 4096:
-                    self._wrong(start, f"{where.size} bytes are stored of it")
-            here, there = self._id.get_space(), h5s.create_simple(count or (1,))
-            if count:
-                here.select_hyperslab(start, count)
-            self._id.read(there, here, inner, mtype=self._id.get_type())
-        if count == self.shape:
-            return inner.tobytes()
-        whole = np.zeros(self.shape, element)
-        whole[tuple(slice(size) for size in count)] = inner
-        return whole.tobytes()
 
     def _wrong(self, start: tuple[int, ...], why: str) -> NoReturn:
         raise CorruptError(
@@ -232,7 +189,7 @@ def _fletcher32_fits(data: bytes) -> bool:
 class Heap:
     """The global heap: where strings of any length lie, by collection and number."""
 
-    def __init__(self, file: Hdf5File) -> None:
+    def __init__(self, file: Hdf5) -> None:
         self._file = file
         self._collection = -1
         self._objects: dict[int, tuple[int, int]] = {}

@@ -17,7 +17,7 @@ from ckpttool.sources.gather import WINDOW_BYTES, bands, fill
 from ckpttool.sources.selection import Axis, Selection, strides
 
 if TYPE_CHECKING:
-    from ckpttool.formats.hdf5 import Dataset, Hdf5File
+    from ckpttool.formats.hdf5 import Dataset, Hdf5
 
 __all__ = ["read_elements", "read_strings", "require_readable"]
 
@@ -40,7 +40,7 @@ def require_readable(dataset: Dataset) -> None:
 
 
 def read_elements(
-    file: Hdf5File, dataset: Dataset, selection: Selection, itemsize: int, *, check: bool
+    file: Hdf5, dataset: Dataset, selection: Selection, itemsize: int, *, check: bool
 ) -> Iterator[bytes]:
     """The selected elements as they are stored, in C order, in pieces of some MiB.
 
@@ -84,12 +84,10 @@ def read_elements(
 
 
 def _contiguous(
-    file: Hdf5File, dataset: Dataset, selection: Selection, itemsize: int
+    file: Hdf5, dataset: Dataset, selection: Selection, itemsize: int
 ) -> Iterator[bytes]:
-    from ckpttool.formats.hdf5_chunks import fill_value
-
     start = dataset.offset
-    value = b"" if start is not None else fill_value(file, dataset)
+    value = b"" if start is not None else file.fill_value(dataset)
 
     def read(_part: int, at: int, size: int) -> bytes:
         if start is not None:
@@ -112,9 +110,7 @@ def _starts(axis: Axis, size: int) -> list[int]:
     return [number * size for number in range(low // size, high // size + 1)]
 
 
-def read_strings(
-    file: Hdf5File, dataset: Dataset, selection: Selection, *, check: bool
-) -> list[bytes]:
+def read_strings(file: Hdf5, dataset: Dataset, selection: Selection, *, check: bool) -> list[bytes]:
     """The selected elements of a dataset of strings.
 
     Raises:
@@ -143,9 +139,7 @@ def read_strings(
     return [heap.string(element) for element in elements]
 
 
-def _fixed_strings(
-    file: Hdf5File, dataset: Dataset, selection: Selection, check: bool
-) -> list[bytes]:
+def _fixed_strings(file: Hdf5, dataset: Dataset, selection: Selection, check: bool) -> list[bytes]:
     size = dataset.type.size
     data = b"".join(_bytewise(file, dataset, selection, size, check=check))
     strings = [data[at : at + size] for at in range(0, len(data), size)]
@@ -155,7 +149,7 @@ def _fixed_strings(
 
 
 def _bytewise(
-    file: Hdf5File, dataset: Dataset, selection: Selection, size: int, *, check: bool
+    file: Hdf5, dataset: Dataset, selection: Selection, size: int, *, check: bool
 ) -> Iterator[bytes]:
     """Elements of any size: their bytes as one more axis."""
     wider = Selection((*selection.shape, size), (*selection.axes, Axis(0, 1, size)))

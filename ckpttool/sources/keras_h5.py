@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from ckpttool.errors import CkpttoolError, CorruptError, IncompleteError
 from ckpttool.formats.dtypes import BY_NAME
-from ckpttool.formats.hdf5 import Dataset, Hdf5File, Oddity
+from ckpttool.formats.hdf5 import Dataset, Hdf5, Oddity
+from ckpttool.formats.hdf5_library import Hdf5File
 from ckpttool.model import Finding, Variable, numel
 from ckpttool.sources.base import Extent
 from ckpttool.sources.filenames import split_number
@@ -52,14 +53,14 @@ class Hdf5Source(ListedSource):
         self, directory: Directory, resolved: Resolved, limits: Limits, *, kind: SourceKind
     ) -> None:
         super().__init__(directory, resolved, limits, kind=kind)
-        self._hdf5: Hdf5File | None = None
+        self._hdf5: Hdf5 | None = None
         self._datasets: dict[str, Dataset] = {}
         name = resolved.prefix
         for ending in _ENDINGS:
             name = name.removesuffix(ending)
         self.number = split_number(name)[1]
 
-    def read_file(self, file: ReadableFile, *, start: int = 0, size: int | None = None) -> Hdf5File:
+    def read_file(self, file: ReadableFile, *, start: int = 0, size: int | None = None) -> Hdf5:
         """List what an HDF5 file holds, and what is odd about it.
 
         Args:
@@ -153,7 +154,7 @@ class Hdf5Source(ListedSource):
         require_readable(dataset)
         return read_strings(self._opened(), dataset, selection, check=check)
 
-    def _opened(self) -> Hdf5File:
+    def _opened(self) -> Hdf5:
         assert self._hdf5 is not None, "a subclass calls read_file in its constructor"
         return self._hdf5
 

@@ -22,7 +22,8 @@ from ckpttool.errors import (
 )
 from ckpttool.formats.dtypes import BY_NAME, numpy_dtype
 from ckpttool.formats.elements import swap_words
-from ckpttool.formats.hdf5 import Dataset, Hdf5File
+from ckpttool.formats.hdf5 import Dataset
+from ckpttool.formats.hdf5_library import Hdf5File
 from ckpttool.limits import Limits
 from ckpttool.sources.hdf5_values import read_elements, read_strings
 from ckpttool.sources.selection import Index, Selection
