@@ -32,7 +32,7 @@ __all__ = ["command"]
 @click.option(
     "--sort",
     type=click.Choice(SORTS),
-    help="An order other than that of the keys; bytes and params: the largest first.",
+    help="An order other than that of the keys; by a number: the largest first.",
 )
 @options.naming
 @click.option(

@@ -33,8 +33,7 @@ __all__ = ["command"]
 @click.option(
     "--sort",
     type=click.Choice(SORTS),
-    help="An order other than that of the keys; by a figure: the largest first; bad: NaN and "
-    "Inf together.",
+    help="An order other than that of the keys; by a number: the largest first.",
 )
 @click.option("--check", is_flag=True, help="Exit with 1 where there is a NaN or an Inf.")
 @options.naming
@@ -55,8 +54,8 @@ def command(
     """Say what values variables have: extremes, mean, norm, zeros, NaN, Inf, histogram.
 
     Without a NAME of all variables that hold numbers. A NAME may be a pattern, and may
-    choose a part, as of load. Everything but the counts of NaN and Inf is of the finite
-    values. In memory is a piece of some MiB at a time, whatever the size.
+    choose a part, as of load. Everything but the counts of NaN and Inf (together: bad) is of
+    the finite values. In memory is a piece of some MiB at a time, whatever the size.
 
     RUN/@* (in quotes, for the shell) is every whole checkpoint of a run: it shows a variable
     along the run, and the first checkpoint with a NaN or an Inf.
