@@ -1,4 +1,4 @@
-"""What a graph file or a SavedModel is to compute: its inputs and outputs, and refusals.
+"""What a graph file is to compute: its inputs and outputs, and refusals.
 
 Reads graphs with our own reader. A graph that was made for training is refused here, with
 the option that mends it; one whose variables have no values, too.
@@ -18,12 +18,18 @@ from ckpttool.convert.branches import BranchNode, follow
 from ckpttool.convert.job import Origin
 from ckpttool.convert.ports import Port, Signature
 from ckpttool.convert.specs import PortSpec
+from ckpttool.convert.stored import (
+    INIT_SIGNATURE,
+    SERVING,
+    of_stored,
+    require_known_ops,
+    sizes_of,
+    wanted_signatures,
+)
 from ckpttool.errors import (
     IncompleteError,
     NoGraphError,
-    NotFoundError,
     RefusedError,
-    UnsupportedError,
 )
 from ckpttool.formats.graph_file import GraphFile, read_graph_file
 from ckpttool.formats.graphdef import Graph
@@ -31,24 +37,18 @@ from ckpttool.limits import Limits
 from ckpttool.sources.graph_analysis import GraphAnalysis, analyse_graph, find_tensor
 from ckpttool.sources.graph_signs import Sign, training_signs
 from ckpttool.sources.graph_topology import Topology, split_tensor
-from ckpttool.sources.graph_variables import VARIABLE_OPS, meta_variables
-from ckpttool.sources.tensorflow_ops import unknown_ops
-from ckpttool.storage import open_directory, stat_path
+from ckpttool.sources.graph_variables import VARIABLE_OPS
+from ckpttool.storage import open_directory
 
 if TYPE_CHECKING:
     from ckpttool.convert.request import Request
-    from ckpttool.formats.metagraph import MetaGraph
-    from ckpttool.formats.metagraph import Signature as StoredSignature
 
-__all__ = ["of_file", "of_saved_model"]
+__all__ = ["of_file"]
 
-_SERVING = "serving_default"
-_INIT = "__saved_model_init_op"
-_FILES = ("saved_model.pb", "saved_model.pbtxt")
+#: What TensorFlow calls an operation that nobody named.
+_NAMELESS = re.compile(r"(?:|Placeholder\w*|Identity\w*|IteratorGetNext\w*|\w*_Dequeue\w*)")
 #: What is cut off where an input is put in its place.
 _CUT_AWAY = {"queues", "input-pipeline"}
-#: Flaws that are spelled out in an error.
-_NAMED = 4
 
 
 def of_file(request: Request, path: str, values: str | None, limits: Limits) -> Origin:
@@ -80,7 +80,7 @@ def of_file(request: Request, path: str, values: str | None, limits: Limits) -> 
                 hint=f"give the checkpoint as SRC, and --graph {shlex.quote(path)}",
                 id="graph-without-values",
             )
-        _require_known(path, {node.op for node in found.needed}, graph)
+        require_known_ops(path, {node.op for node in found.needed}, graph)
         signs = found.signs()
     warnings = [f"{sign.message} ({', '.join(sign.nodes)})" for sign in signs]
     if signs and not request.allow_training_graph:
@@ -96,146 +96,6 @@ def of_file(request: Request, path: str, values: str | None, limits: Limits) -> 
     )
 
 
-def of_saved_model(request: Request, folder: str, limits: Limits) -> Origin:
-    """What a SavedModel is to compute, by its own signatures.
-
-    Raises:
-        NotFoundError: id ``signature-not-found``.
-        NoGraphError: id ``no-outputs``: it has no signatures.
-        IncompleteError: ids ``variables-missing``, ``graph-variables-missing``.
-    """
-    name = next(name for name in _FILES if stat_path(os.path.join(folder, name)) is not None)
-    with open_directory(folder) as directory, closing(directory.open(name)) as file:
-        metas = read_graph_file(file, limits, "SavedModel").metas
-        meta = next((one for one in metas if "serve" in one.tags), metas[0] if metas else None)
-        if meta is None:
-            raise NoGraphError(f"{folder} is a SavedModel without a graph", why="it has none")
-        stored = [one for one in meta.signatures if one.name != _INIT and one.outputs]
-        chosen = _wanted(request.signatures, stored, folder)
-        _require_dense(folder, chosen)
-        graph = meta.graph()
-        _require_known(folder, {node.op for node in graph.all_nodes()}, graph)
-        _require_variables(folder, meta, limits)
-        return Origin("savedmodel", folder, folder, tuple(map(_of_stored, chosen)), meta.tags)
-
-
-def _require_known(path: str, ops: set[str], graph: Graph) -> None:
-    """Check that today's TensorFlow has the operations that it would have to run."""
-    functions = {function.name for function in graph.functions}
-    unknown = unknown_ops(ops - functions)
-    if unknown:
-        raise UnsupportedError(
-            f"{path} needs operations that TensorFlow no longer has",
-            why=f"these are not in TensorFlow 2.21: {', '.join(list(unknown)[:_NAMED])}",
-            hint="choose an output before them with --output, or convert with the TensorFlow "
-            "that wrote it",
-            id="op-unknown",
-        )
-
-
-def _require_dense(folder: str, signatures: Iterable[StoredSignature]) -> None:
-    for one in signatures:
-        sparse = [port.name for port in (*one.inputs, *one.outputs) if not port.tensor]
-        if sparse:
-            raise UnsupportedError(
-                f"the signature {one.name} of {folder} has sparse tensors",
-                why=f"{', '.join(sparse)} is made of several tensors, which no target takes",
-                hint="choose another one with --signature",
-                id="sparse-port",
-            )
-
-
-def _wanted(
-    names: Sequence[str], stored: Sequence[StoredSignature], folder: str
-) -> Sequence[StoredSignature]:
-    by_name = {one.name: one for one in stored}
-    for name in names:
-        if name not in by_name:
-            from ckpttool.sources.nearest import nearest
-
-            near = nearest(name, by_name)
-            raise NotFoundError(
-                f"there is no signature {name} in {folder}",
-                why=f"it has {', '.join(by_name) or 'none'}",
-                hint=f"did you mean: --signature {near[0]}" if near else "give one of those",
-                id="signature-not-found",
-            )
-    if not stored:
-        raise NoGraphError(
-            f"{folder} has no signatures",
-            why="so it does not say what goes in and what comes out",
-            hint="export it again with signatures",
-            id="no-outputs",
-        )
-    if names:
-        return [by_name[name] for name in names]
-    # The one that is asked for by default comes first.
-    return sorted(stored, key=lambda one: (one.name != _SERVING, one.name))
-
-
-def _of_stored(signature: StoredSignature) -> Signature:
-    def ports(tensors: Iterable[tuple[str, str, str, tuple[int, ...] | None]]) -> tuple[Port, ...]:
-        return tuple(
-            Port(name, dtype, _sizes(shape), tensor) for name, tensor, dtype, shape in tensors
-        )
-
-    return Signature(signature.name, ports(signature.inputs), ports(signature.outputs))
-
-
-def _sizes(shape: tuple[int, ...] | None) -> tuple[int | None, ...] | None:
-    return None if shape is None else tuple(None if size < 0 else size for size in shape)
-
-
-def _require_variables(folder: str, meta: MetaGraph, limits: Limits) -> None:
-    """Check that what the graph calls variables is there: TensorFlow loads it all the same."""
-    needed = meta_variables(meta, meta.graph())
-    if not needed:
-        return
-    from ckpttool.sources.whole import flaws
-
-    inside = os.path.join(folder, "variables")
-    there = stat_path(inside)
-    if there is None:
-        said = ["there is no directory variables"]
-    else:
-        with open_directory(inside) as directory:
-            said = [str(flaw) for flaw in flaws(directory, "variables", limits)]
-    if said:
-        names = [one.name for one in needed]
-        raise IncompleteError(
-            f"{folder} has no values for its variables",
-            why=f"{'; '.join(said[:_NAMED])}, and its graph has {len(names)} variables, among "
-            f"them {', '.join(names[:3])}",
-            hint="copy the SavedModel again, with its directory variables",
-            id="variables-missing",
-        )
-    if meta.objects is None:
-        # What is in no collection is filled when the model is loaded (the name of an asset).
-        listed = {split_tensor(one.name)[0] for one in meta.variables()}
-        names = [
-            one.slice.full_name if one.slice else one.name
-            for one in needed
-            if not listed or one.node in listed
-        ]
-        _require_names(folder, names)
-
-
-def _require_names(folder: str, names: Sequence[str]) -> None:
-    """TensorFlow 1: the variables go by the names of the graph."""
-    from ckpttool.sources.registry import open_source
-
-    with open_source(folder) as source:
-        missing = sorted({name for name in names if source.lookup(name) is None})
-    if missing:
-        raise IncompleteError(
-            f"{folder} lacks values",
-            why=f"{len(missing)} variables of its graph are not in its checkpoint: "
-            f"{', '.join(missing[:20])}",
-            hint="take the graph and the variables of one export",
-            id="graph-variables-missing",
-        )
-
-
 class _Chosen:
     """What is to be computed of one graph: as asked for, else as its looks suggest."""
 
@@ -247,7 +107,7 @@ class _Chosen:
         self._frozen = {split_tensor(one.name)[0]: one.value for one in request.freeze}
         self._dead = self._never_run()
         self._signatures = [
-            one for meta in read.metas for one in meta.signatures if one.name != _INIT
+            one for meta in read.metas for one in meta.signatures if one.name != INIT_SIGNATURE
         ]
         self._looked: GraphAnalysis | None = None
         self.notes: list[str] = []
@@ -258,7 +118,7 @@ class _Chosen:
 
     def signature(self) -> Signature:
         names = self._request.signatures
-        return Signature(names[0] if names else _SERVING, self.inputs, self.outputs)
+        return Signature(names[0] if names else SERVING, self.inputs, self.outputs)
 
     def signs(self) -> tuple[Sign, ...]:
         """Signs of training in what is computed, but for what the inputs stand in for."""
@@ -316,12 +176,12 @@ class _Chosen:
         wanted = self._request.signatures
         if not self._signatures and not wanted:
             return None
-        return _of_stored(_wanted(wanted, self._signatures, self._path)[0])
+        return of_stored(wanted_signatures(wanted, self._signatures, self._path)[0])
 
     def _asked(self, spec: PortSpec) -> Port:
         tensor = f"{spec.tensor}:{spec.index or 0}"
         found = find_tensor(self._graph, self._topology, tensor)
-        shape = _sizes(found.shape) if spec.shape is None else spec.shape
+        shape = sizes_of(found.shape) if spec.shape is None else spec.shape
         return Port(spec.name, spec.dtype or found.dtype, shape, found.name)
 
     def _likely_outputs(self) -> tuple[Port, ...]:
@@ -333,9 +193,8 @@ class _Chosen:
                 hint="name it: --output OPERATION; ckpttool inspect --graph shows them",
                 id="no-outputs",
             )
-        port = Port(split_tensor(likely[0])[0].rpartition("/")[2], "", None, likely[0])
-        if split_tensor(likely[0])[0].rpartition("/")[2] in {"", "Identity"}:
-            port = replace(port, name="output")
+        (name,) = _short_names([likely[0]], "output")
+        port = Port(name, "", None, likely[0])
         self._say("output", [port], likely[1:4])
         return (port,)
 
@@ -351,21 +210,20 @@ class _Chosen:
         ]
         fed = sorted(fed, key=lambda name: name in settings)
         if fed:
-            return tuple(Port(split_tensor(name)[0], "", None, name) for name in fed)
+            names = _short_names(fed, "input")
+            known = {one.name: one for one in self._analysis.placeholders}
+            return tuple(
+                Port(name, known[one].dtype, sizes_of(known[one].shape), one)
+                for name, one in zip(names, fed, strict=True)
+            )
         parts = [
             one
             for one in self._analysis.inputs
             if split_tensor(one.name)[0] in needed - self._frozen.keys()
         ]
-        names = [split_tensor(one.name)[0] for one in parts]
+        names = _short_names([one.name for one in parts], "input")
         return tuple(
-            # A pipeline gives all features of an example: its outputs are told by number.
-            Port(
-                name if names.count(name) == 1 else one.name.replace(":", "_"),
-                one.dtype,
-                _sizes(one.shape),
-                one.name,
-            )
+            Port(name, one.dtype, sizes_of(one.shape), one.name)
             for name, one in zip(names, parts, strict=True)
         )
 
@@ -400,6 +258,23 @@ class _Chosen:
                     seen.add(producer)
                     waiting.append(producer)
         return seen
+
+
+def _short_names(tensors: Sequence[str], role: str) -> list[str]:
+    """What to call tensors: by their operations without scopes, where that tells them apart.
+
+    What TensorFlow named by itself is called by its role.
+    """
+    short = [split_tensor(one)[0].rpartition("/")[2] for one in tensors]
+    short = [role if _NAMELESS.fullmatch(one) else one for one in short]
+    if len(set(short)) == len(short):
+        return short
+    if set(short) == {role}:
+        return [f"{role}_{at}" for at in range(len(short))]
+    whole = [split_tensor(one)[0] for one in tensors]
+    if len(set(whole)) == len(whole):
+        return whole
+    return [one.replace(":", "_") for one in tensors]
 
 
 def _is_setting(name: str) -> bool:

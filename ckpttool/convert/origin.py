@@ -38,7 +38,8 @@ def find_origin(request: Request, limits: Limits) -> Origin:
         IncompleteError: ids ``graph-without-values``, ``graph-variables-missing``.
         CkpttoolError: the source or the graph cannot be read.
     """
-    from ckpttool.convert import graph_origin as graphs
+    from ckpttool.convert.graph_origin import of_file
+    from ckpttool.convert.saved_model_origin import of_saved_model
 
     if request.model is not None:
         resolved = resolve(request.source, limits)
@@ -53,15 +54,15 @@ def find_origin(request: Request, limits: Limits) -> Origin:
                 id="graph-saved-model",
             )
         resolved = resolve(request.source, limits)
-        return _noted(graphs.of_file(request, request.graph, _values(resolved), limits), resolved)
+        return _noted(of_file(request, request.graph, _values(resolved), limits), resolved)
     folder = _saved_model(request.source)
     if folder is not None:
-        return graphs.of_saved_model(request, folder, limits)
+        return of_saved_model(request, folder, limits)
     resolved = resolve(request.source, limits)
     if resolved.kind == "savedmodel":
-        return graphs.of_saved_model(request, os.path.dirname(resolved.directory) or ".", limits)
+        return of_saved_model(request, os.path.dirname(resolved.directory) or ".", limits)
     if resolved.kind == "graph":
-        return graphs.of_file(request, resolved.location, None, limits)
+        return of_file(request, resolved.location, None, limits)
     if resolved.kind in {"keras-v3", "hdf5"} and not _is_weights(resolved, limits):
         return Origin("keras", resolved.location, None, notes=resolved.notes)
     if resolved.kind in _MADE:
@@ -74,7 +75,7 @@ def find_origin(request: Request, limits: Limits) -> Origin:
     beside = _graph_beside(resolved)
     if beside is None:
         raise _no_graph(resolved)
-    return _noted(graphs.of_file(request, beside, _values(resolved), limits), resolved)
+    return _noted(of_file(request, beside, _values(resolved), limits), resolved)
 
 
 def _noted(origin: Origin, resolved: Resolved) -> Origin:
