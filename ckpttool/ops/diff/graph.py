@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ckpttool.errors import IncompleteError
+from ckpttool.errors import NotFoundError
 from ckpttool.limits import Limits, default_limits
 from ckpttool.model import Variable, shape_text
 from ckpttool.ops.diff.facts import Differs, DiffResult, Level, Only, SideFacts
@@ -124,7 +124,7 @@ def _read(path: str, limits: Limits) -> tuple[str, str, Expects]:
         if is_directory:
             name = next((one for one in _GRAPHS if directory.stat(one) is not None), "")
             if not name:
-                raise IncompleteError(
+                raise NotFoundError(
                     f"{path} has no graph",
                     why=f"it has neither {_GRAPHS[0]} nor {_GRAPHS[1]}",
                     hint="give a .meta, .pb or .pbtxt file, or the directory of a SavedModel",

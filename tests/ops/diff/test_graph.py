@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ckpttool
-from ckpttool.errors import CorruptError, IncompleteError, NotFoundError, UsageError
+from ckpttool.errors import CorruptError, NotFoundError, UsageError
 from ckpttool.ops.diff.run import diff
 from tests.support.command import RunCli
 from tests.support.tf_write import write_name_based
@@ -215,8 +215,9 @@ def test_what_makes_no_sense(fixtures_dir: Path, tmp_path: Path) -> None:
             ckpttool.diff(source, **options)
     with pytest.raises(NotFoundError):
         diff(source, graph=tmp_path / "nowhere.pb")
-    with pytest.raises(IncompleteError):
+    with pytest.raises(NotFoundError) as caught:
         diff(source, graph=tmp_path)
+    assert caught.value.id == "graph-missing"
     (tmp_path / "bad.meta").write_bytes(graph.read_bytes()[:5000])
     with pytest.raises(CorruptError):
         diff(source, graph=tmp_path / "bad.meta")
