@@ -26,6 +26,7 @@ from ckpttool.storage import Directory, open_directory
 
 # What looks at runs and checks bundles is imported when one is met: an HDF5 file is neither.
 if TYPE_CHECKING:
+    from ckpttool.formats.model_summary import ModelSummary
     from ckpttool.ops.graph_report import GraphReport
     from ckpttool.ops.run_report import RunReport
 
@@ -33,6 +34,8 @@ __all__ = ["CheckpointReport", "InspectResult", "Step", "inspect"]
 
 #: Integers that a step is stored as, and whether they have a sign.
 _INTEGERS = {"int32": True, "int64": True, "uint32": False, "uint64": False}
+#: Kinds of sources that say more of themselves, in their ``summary``.
+_MODELS = {"tflite", "onnx", "tfjs"}
 #: Told of checkpoints of a run done and of all.
 Progress = Callable[[int, int], None]
 
@@ -61,6 +64,7 @@ class CheckpointReport:
         graph: the graph beside it (``.meta``, ``saved_model.pb``), or its own.
         problems: what ``verify --quick`` finds.
         names: object of a problem → what ``list`` calls it, where that is not its key.
+        model: what a model says of itself, where its file is more than weights.
     """
 
     prefix: str
@@ -74,6 +78,7 @@ class CheckpointReport:
     graph: GraphReport | None
     problems: tuple[Finding, ...]
     names: Mapping[str, str]
+    model: ModelSummary | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +224,7 @@ def _report(
         found,
         problems,
         names,
+        getattr(source, "summary", None) if source.kind in _MODELS else None,
     )
 
 
@@ -230,7 +236,7 @@ def _graph(
         stat = directory.stat(graph_name(resolved.prefix))
         if stat is None or stat.kind != "file":
             return None
-    elif not graph and resolved.kind not in {"graph", "savedmodel"}:
+    elif resolved.kind in _MODELS or (not graph and resolved.kind not in {"graph", "savedmodel"}):
         return None
     from ckpttool.ops.graph_report import report_graph
 

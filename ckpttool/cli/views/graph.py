@@ -26,6 +26,7 @@ __all__ = [
     "graph_data",
     "graph_lines",
     "graph_rows",
+    "ops_lines",
     "signature_lines",
     "signature_rows",
     "signatures_data",
@@ -59,9 +60,9 @@ def writer_data(report: GraphReport) -> dict[str, object] | None:
     }
 
 
-def signatures_data(report: GraphReport) -> list[dict[str, object]] | None:
+def signatures_data(metas: Sequence[MetaReport]) -> list[dict[str, object]] | None:
     """The signatures of all MetaGraphs; None of a file that can have none."""
-    if not report.metas:
+    if not metas:
         return None
     return [
         {
@@ -71,7 +72,7 @@ def signatures_data(report: GraphReport) -> list[dict[str, object]] | None:
             "inputs": list(map(_tensor_info, signature.inputs)),
             "outputs": list(map(_tensor_info, signature.outputs)),
         }
-        for meta in report.metas
+        for meta in metas
         for signature in meta.signatures
     ]
 
@@ -189,9 +190,9 @@ def _shape(shape: tuple[int, ...] | None) -> list[int] | None:
 # Tab-separated lines ----------------------------------------------------------------------
 
 
-def signature_rows(report: GraphReport) -> _Rows:
+def signature_rows(metas: Sequence[MetaReport]) -> _Rows:
     """A line for each tensor of each signature."""
-    for meta in report.metas:
+    for meta in metas:
         for signature in meta.signatures:
             for side, tensors in (("input", signature.inputs), ("output", signature.outputs)):
                 for tensor in tensors:
@@ -230,13 +231,13 @@ def writer_text(writer: Writer) -> str:
     return f"graph version {writer.producer}" if writer.producer else ""
 
 
-def signature_lines(report: GraphReport, screen: Screen) -> Iterator[object]:
+def signature_lines(metas: Sequence[MetaReport], screen: Screen) -> Iterator[object]:
     """The signatures of each MetaGraph, with their inputs and outputs."""
-    for meta in report.metas:
+    for meta in metas:
         hidden = len(meta.signatures) - _SIGNATURES
         for signature in meta.signatures[:_SIGNATURES]:
             yield "\n"
-            yield from _signature(signature, meta, screen, several=len(report.metas) > 1)
+            yield from _signature(signature, meta, screen, several=len(metas) > 1)
         yield from _and_more(hidden, screen)
         if meta.assets:
             names = escape(", ".join(asset.filename for asset in meta.assets[:_TENSORS]))
@@ -249,7 +250,7 @@ def _signature(
     signature: Signature, meta: MetaReport, screen: Screen, *, several: bool
 ) -> Iterator[object]:
     tags = f"  tags {', '.join(meta.tags)}" if several else ""
-    title = screen.style(f"  signature {escape(signature.name)}", "bold")
+    title = screen.style(f"  signature {escape(signature.name)}".rstrip(), "bold")
     about = screen.style(escape(f"{signature.method}{tags}".strip()), "dim")
     yield screen.text(f"{title}  {about}".rstrip(), hang=4)
     sides = (("in", signature.inputs), ("out", signature.outputs))
@@ -290,7 +291,7 @@ def graph_lines(report: GraphReport, graph: GraphAnalysis, screen: Screen) -> It
             rows = [(each.name, each.dtype, shape_text(each.shape), each.op) for each in tensors]
             yield from _table(title, "op", rows, _OUTPUTS, screen)
     yield "\n"
-    yield from _ops(graph.ops, screen)
+    yield from ops_lines(graph.ops, screen)
     if graph.signs:
         yield "\n"
         yield screen.style("  signs of a graph that trains", "bold") + "\n"
@@ -330,7 +331,8 @@ def _table(
     yield from _and_more(len(rows) - most, screen)
 
 
-def _ops(ops: Mapping[str, int], screen: Screen) -> Iterator[object]:
+def ops_lines(ops: Mapping[str, int], screen: Screen) -> Iterator[object]:
+    """The most frequent ops, and how often each is there."""
     shown = list(ops.items())[:_OPS]
     text = ", ".join(f"{name} {number:,}" for name, number in shown)
     more = f", and {len(ops) - _OPS} more kinds" if len(ops) > _OPS else ""

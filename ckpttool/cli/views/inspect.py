@@ -18,6 +18,9 @@ then, as many of each as there are:
     scope        NAME  VARIABLES  PARAMETERS  BYTES              (with --tree)
     variable     NAME  DTYPE  SHAPE  BYTES  KIND                 (with --tree)
     signature    NAME  input|output  NAME  DTYPE  SHAPE  TENSOR
+    form         TEXT                                             (of TFLite, ONNX, TF.js: to op)
+    opset        DOMAIN  VERSION
+    quantised    VARIABLES
     nodes        NODES  FUNCTIONS  NODES-OF-FUNCTIONS            (this and the next: with --graph)
     op           NAME  NODES
     placeholder  NAME  DTYPE  SHAPE  default|-
@@ -32,7 +35,7 @@ then, as many of each as there are:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ckpttool.cli.jsontext import exact
@@ -46,12 +49,14 @@ from ckpttool.cli.views.graph import (
     writer_data,
     writer_text,
 )
+from ckpttool.cli.views.model import model_data, model_metas, model_rows
 from ckpttool.cli.views.tree import scope_data, tree_rows
 from ckpttool.model import Finding, Shard, Variable, shape_text
 from ckpttool.ops.census import Partitioned, Total
 from ckpttool.ops.inspect import CheckpointReport, InspectResult
 
 if TYPE_CHECKING:
+    from ckpttool.ops.graph_report import MetaReport
     from ckpttool.ops.run_report import RunReport
 
 __all__ = ["InspectView"]
@@ -102,10 +107,12 @@ class InspectView(View):
             "largest": list(map(_variable, census.largest)) if census else [],
             "writer": writer_data(graph) if graph else None,
             "graph": graph_data(graph) if graph else None,
-            "signatures": signatures_data(graph) if graph else None,
+            "signatures": signatures_data(_metas(report)) if report else None,
             "run": _run(result.run) if result.run else None,
             "problems": list(map(_problem, result.problems)),
         }
+        if report and report.model:
+            data["model"] = model_data(report.model)
         if census and census.scopes:
             data["tree"] = scope_data(census.scopes)
         return data
@@ -117,8 +124,9 @@ class InspectView(View):
         report = self._result.checkpoint
         if report:
             yield from tab_lines(_checkpoint_rows(report))
-            if report.graph:
-                yield from tab_lines(signature_rows(report.graph))
+            yield from tab_lines(signature_rows(_metas(report)))
+            if report.model:
+                yield from tab_lines(model_rows(report.model))
             if report.graph and report.graph.main:
                 yield from tab_lines(graph_rows(report.graph.main))
         if self._result.run:
@@ -138,7 +146,21 @@ class InspectView(View):
             value = data[name]
             yield name, "" if value is None else str(value)
         yield "graph", graph.path if graph else ""
-        yield "writer", writer_text(graph.writer) if graph and graph.writer else ""
+        yield "writer", self._writer()
+
+    def _writer(self) -> str:
+        report = self._result.checkpoint
+        if report and report.model:
+            return report.model.writer
+        graph = report.graph if report else None
+        return writer_text(graph.writer) if graph and graph.writer else ""
+
+
+def _metas(report: CheckpointReport) -> Sequence[MetaReport]:
+    """The signatures of a checkpoint's graph, or of a model."""
+    if report.model:
+        return model_metas(report.model)
+    return report.graph.metas if report.graph else ()
 
 
 def _checkpoint_rows(report: CheckpointReport) -> Iterator[tuple[str, ...]]:
