@@ -112,6 +112,16 @@ def test_candidates(line, candidates, run_directory) -> None:
     assert ask(line, run_directory) == candidates
 
 
+def test_v1_checkpoints_are_known_by_their_graphs(fixtures_dir) -> None:
+    assert ask("ckpttool list v1/m", fixtures_dir) == ["v1/model.ckpt-2"]
+    assert ask("ckpttool list v1-sharded/m", fixtures_dir) == ["v1-sharded/model.ckpt-30"]
+    assert ask("ckpttool list v1-sharded/@", fixtures_dir) == [
+        "v1-sharded/@latest",
+        "v1-sharded/@30",
+    ]
+    assert ask("ckpttool load v1 emb", fixtures_dir) == ["embedding", "embedding/Momentum"]
+
+
 @pytest.mark.parametrize(
     ("line", "word", "candidates"),
     [
