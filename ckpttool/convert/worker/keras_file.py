@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import traceback
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ckpttool.convert.job import Job
 from ckpttool.convert.targets import installed
-from ckpttool.convert.worker.model import program_of
-from ckpttool.convert.worker.traced_program import TracedProgram
 from ckpttool.errors import ConversionError, UnsafeError
+
+if TYPE_CHECKING:
+    from ckpttool.convert.worker.traced_program import TracedProgram
 
 __all__ = ["open_keras_file"]
 
@@ -25,6 +26,8 @@ def open_keras_file(job: Job) -> TracedProgram:
     Raises:
         UnsafeError: id ``keras-code``: it holds code. ConversionError: id ``keras-unloadable``.
     """
+    from ckpttool.convert.worker.model import program_of
+
     path = job.origin.graph
     reasons = []
     for library in ("keras", "tf_keras"):  # what only Keras 2 can load, the second does
