@@ -1,4 +1,4 @@
-"""A task of ``convert/worker`` in a process of its own: TensorFlow never runs in ours.
+"""A task in a process of its own, such as those of ``convert/worker``: no TensorFlow in ours.
 
 What it prints (also on the descriptors 1 and 2, as TensorFlow does) goes to a log. Its
 job comes through its stdin, its answer through a file. It is killed, with everything that
@@ -90,10 +90,10 @@ class Answer:
 def run_task(
     task: str, job: Mapping[str, object], *, folder: str, log: str, bounds: Bounds
 ) -> dict[str, Any]:
-    """Run ``ckpttool.convert.worker.<task>.run(job)`` in a child, and return its value.
+    """Call ``run(job)`` of a module in a child, and return its value.
 
     Args:
-        task: the module's name.
+        task: the module's full name: ``ckpttool.convert.worker.convert``.
         job: what JSON can say.
         folder: an existing directory for the answer; nothing else is put there.
         log: the file to which everything that it prints is added.
@@ -117,10 +117,10 @@ def run_task(
     try:
         assert child.stdin is not None
         _send(child.stdin, encode(job).encode())
-        _wait(child, task, bounds, log)
+        _wait(child, bounds, log)
     finally:
         _end(child)
-    return _read(answer, child.returncode, task, log)
+    return _read(answer, child.returncode, log)
 
 
 def last_lines(log: str, count: int = 20) -> list[str]:
@@ -154,7 +154,7 @@ def _send(stdin: IO[bytes], job: bytes) -> None:
         pass  # it has died already: how, its exit says
 
 
-def _wait(child: subprocess.Popen[bytes], task: str, bounds: Bounds, log: str) -> None:
+def _wait(child: subprocess.Popen[bytes], bounds: Bounds, log: str) -> None:
     started = time.monotonic()
     while True:
         try:
@@ -164,7 +164,7 @@ def _wait(child: subprocess.Popen[bytes], task: str, bounds: Bounds, log: str) -
             pass
         if time.monotonic() - started > bounds.seconds:
             raise ConversionError(
-                f"the conversion ({task}) was stopped",
+                "the conversion was stopped",
                 why=f"it took longer than {bounds.seconds:g} seconds",
                 hint=f"add --timeout; its output is in {log}",
                 id="converter-timeout",
@@ -172,7 +172,7 @@ def _wait(child: subprocess.Popen[bytes], task: str, bounds: Bounds, log: str) -
         used = _memory(child.pid)
         if used > bounds.memory:
             raise LimitError(
-                f"the conversion ({task}) was stopped",
+                "the conversion was stopped",
                 why=f"it took {used >> 20} MiB of memory, over {bounds.memory >> 20} MiB",
                 hint=f"add --memory; its output is in {log}",
                 id="converter-memory",
@@ -203,7 +203,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
             pass  # what was still to be sent, nobody reads
 
 
-def _read(path: str, code: int, task: str, log: str) -> dict[str, Any]:
+def _read(path: str, code: int, log: str) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
             data = file.read(_ANSWER_BYTES)
@@ -212,7 +212,7 @@ def _read(path: str, code: int, task: str, log: str) -> dict[str, Any]:
     except FileNotFoundError:
         answer = None
     if answer is None:
-        raise _died(code, task, log)
+        raise _died(code, log)
     if answer.failure is not None:
         error = answer.failure.error()
         if isinstance(error, ConversionError) and not error.hint:
@@ -222,7 +222,7 @@ def _read(path: str, code: int, task: str, log: str) -> dict[str, Any]:
     return answer.value
 
 
-def _died(code: int, task: str, log: str) -> ConversionError:
+def _died(code: int, log: str) -> ConversionError:
     if code == -signal.SIGKILL:
         why = "it was killed, most often because the machine has no memory left"
     elif code < 0:
@@ -233,7 +233,7 @@ def _died(code: int, task: str, log: str) -> ConversionError:
     if said:
         why += f"; the last it said: {said[0][:300]}"
     return ConversionError(
-        f"the conversion ({task}) broke down",
+        "the conversion broke down",
         why=why,
         hint=f"its output is in {log}",
         id="converter-died",

@@ -34,6 +34,8 @@ from ckpttool.limits import Limits, default_limits
 
 __all__ = ["ConvertResult", "Offer", "convert", "offers"]
 
+_TASK = "ckpttool.convert.worker.convert"
+
 
 @dataclass(frozen=True, slots=True)
 class ConvertResult:
@@ -160,7 +162,7 @@ def _made(request: Request, origin: Origin, staging: Staging, log: str, limits: 
         os.mkdir(cases)
     job = Job(request, origin, staging.artefact, cases)
     bounds = Bounds.of(limits, request.seconds, request.memory)
-    value = run_task("convert", _fields(job), folder=staging.scratch, log=log, bounds=bounds)
+    value = run_task(_TASK, _fields(job), folder=staging.scratch, log=log, bounds=bounds)
     return decode(Made, encode(value))
 
 

@@ -21,7 +21,10 @@ __all__ = ["main"]
 
 
 def main(task: str, answer_path: str) -> None:
-    """Run a task and end the process: 0 when an answer was written, whatever it is."""
+    """Run a task (a module with ``run``), and end the process.
+
+    It ends with 0 when an answer was written, whatever that is.
+    """
     job = sys.stdin.buffer.readline()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     text = encode(_answer(task, job))
@@ -38,7 +41,7 @@ def _answer(task: str, job: bytes) -> Answer:
     import json
 
     try:
-        module = import_module(f"ckpttool.convert.worker.{task}")
+        module = import_module(task)
         return Answer(value=module.run(json.loads(job)))
     except CkpttoolError as error:
         traceback.print_exc()
@@ -49,10 +52,10 @@ def _answer(task: str, job: bytes) -> Answer:
     except Exception as error:  # noqa: BLE001 - whatever a library raises is its failure
         traceback.print_exc()
         missing = missing_package(error) if isinstance(error, ModuleNotFoundError) else None
-        return Answer(failure=Failure.of(missing or _failed(task, error)))
+        return Answer(failure=Failure.of(missing or _failed(error)))
 
 
-def _failed(task: str, error: Exception) -> ConversionError:
+def _failed(error: Exception) -> ConversionError:
     lines = [line.strip() for line in str(error).split("\n") if line.strip()]
     said = " ".join(lines)[:500] or "it says nothing more"
     return ConversionError(f"the conversion ({task}) failed", why=f"{type(error).__name__}: {said}")
