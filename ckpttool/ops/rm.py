@@ -199,13 +199,19 @@ def _named(directory: LocalDirectory, found: Survey, name: str, limits: Limits) 
             return found.stored[prefix]
     # Says what is near, or what it is instead; or it knows another name for it.
     resolved = resolve(join(directory.path, name), limits)
-    if resolved.kind != "checkpoint":
+    if resolved.kind not in {"checkpoint", "tf-v1"}:
         raise UsageError(
             f"{join(directory.path, name)} is no checkpoint, but stands for one",
             why=f"it means {resolved.location} now, and what it means can change",
             hint=f"ckpttool rm {shlex.quote(resolved.location)}",
         )
     stored = found.stored.get(resolved.prefix)
+    if stored is None and resolved.kind == "tf-v1":
+        raise UsageError(
+            f"{resolved.location} is not known to be a checkpoint of this directory",
+            why="it is a V1 table, and has no number, no graph and no place in a state file",
+            hint=f"if it may go: rm {shlex.quote(resolved.location)}",
+        )
     if stored is None:
         raise _in_flight(resolved.location, "it appeared just now")
     return stored
