@@ -181,8 +181,9 @@ def _log(path: str | None, said: Callable[[str], None] | None) -> Iterator[str]:
         yield path
     except (ConversionError, LimitError):
         keep = True
-        for line in last_lines(path) if said is not None else ():
-            said(line)
+        if said is not None:
+            for line in last_lines(path):
+                said(line)
         raise
     finally:
         if not keep:

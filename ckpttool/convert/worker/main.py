@@ -58,7 +58,7 @@ def _answer(task: str, job: bytes) -> Answer:
 def _failed(error: Exception) -> ConversionError:
     lines = [line.strip() for line in str(error).split("\n") if line.strip()]
     said = " ".join(lines)[:500] or "it says nothing more"
-    return ConversionError(f"the conversion ({task}) failed", why=f"{type(error).__name__}: {said}")
+    return ConversionError("the conversion failed", why=f"{type(error).__name__}: {said}")
 
 
 def _out_of_memory() -> LimitError:
