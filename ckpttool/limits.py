@@ -55,7 +55,7 @@ class Limits:
     #: many at most. (A graph of 300,000 nodes has some 100 MB.)
     graph_nodes: int = 1_000_000
     #: What a MetaGraph has besides nodes: tensors of signatures, variables, assets, ops.
-    graph_items: int = 250_000
+    graph_items: int = 100_000
     #: Names in a graph, together.
     graph_text_bytes: int = 512 * 2**20
     #: A graph as text (.pbtxt), which is read whole.
@@ -83,9 +83,9 @@ class Limits:
     #: Members of a zip archive; its directory may have 256 bytes for each.
     zip_members: int = 1_000_000
     #: The header of a safetensors file, which is read whole. (The library takes 100 MB.)
-    safetensors_header_bytes: int = 32 * 2**20
+    safetensors_header_bytes: int = 16 * 2**20
     #: The JSON of a TensorFlow.js model, which is read whole.
-    tfjs_model_bytes: int = 64 * 2**20
+    tfjs_model_bytes: int = 16 * 2**20
     #: Entries of one directory.
     directory_entries: int = 10_000_000
     #: Seconds that a conversion's child process may take.

@@ -251,6 +251,8 @@ class _Parser:
             text = self._source.get(*value)
             if tag == _INPUT_TAG:
                 inputs.append(_decode(text))
+                if len(inputs) > self._inputs_left:
+                    raise self._too_many("inputs, functions and arguments", _INPUTS_A_NODE)
             else:
                 found[tag] = text
         return found[_NAME_TAG], found[_OP_TAG], tuple(inputs), found[_DEVICE_TAG]

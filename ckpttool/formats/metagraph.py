@@ -204,9 +204,7 @@ class _Parser:
         collections: list[Collection] = []
         signatures: list[Signature] = []
         assets: list[Asset] = []
-        for number, _, value in fields_of(self._source, start, end):
-            if isinstance(value, int):
-                continue
+        for number, value in self._messages((start, end)):
             if number == _META_INFO:
                 info, ops = self._meta_info(value)
             elif number == _GRAPH:
