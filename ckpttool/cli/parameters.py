@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import click
 
-__all__ = ["DURATION", "SIZE", "WEIGHTS", "WHEN"]
+__all__ = ["AT_LEAST_0", "DURATION", "SIZE", "WEIGHTS", "WHEN"]
 
 
 class _Duration(click.ParamType[Any]):
@@ -28,6 +29,21 @@ class _Duration(click.ParamType[Any]):
             return parse_duration(str(value))
         except ValueError:
             self.fail(f"{value!r} is not a duration such as 90, 10m, 36h or 7d", param, ctx)
+
+
+class _Finite(click.FloatRange):
+    """A number in a range; not infinite, and not what is no number."""
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - as click has it
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        return number
 
 
 class _Size(click.ParamType[Any]):
@@ -84,9 +100,12 @@ class _When(click.ParamType[Any]):
         if isinstance(value, (int, float)):
             return float(value)
         try:
-            return float(str(value))
+            number = float(str(value))
         except ValueError:
             pass
+        else:
+            if math.isfinite(number):
+                return number
         from datetime import datetime
 
         try:
@@ -101,6 +120,7 @@ class _When(click.ParamType[Any]):
             )
 
 
+AT_LEAST_0 = _Finite(min=0)
 DURATION = _Duration()
 SIZE = _Size()
 WHEN = _When()

@@ -22,9 +22,10 @@ from ckpttool.ops.prune.pins import PINS_NAME, match_pins, read_pins
 from ckpttool.ops.prune.plan import StateChange, read_whole
 from ckpttool.ops.prune.removal import Removal
 from ckpttool.ops.prune.state_change import activity, without
+from ckpttool.ops.prune.state_files import refuse_unreadable
 from ckpttool.ops.prune.survey import Stored, Survey, removal_of, survey
 from ckpttool.ops.prune.wholeness import missing
-from ckpttool.policy.words import duration
+from ckpttool.policy.words import ago
 from ckpttool.sources.address import resolve
 from ckpttool.sources.filenames import index_name, join, split_part
 from ckpttool.sources.state_paths import Located, StatePaths
@@ -176,9 +177,7 @@ def _plan_run(
     for stored in chosen.values():
         age = now - stored.changed_ns / 1e9
         if min_age > 0 and age < min_age:
-            raise _in_flight(
-                join(directory.path, stored.prefix), f"it changed {duration(max(0, age))} ago"
-            )
+            raise _in_flight(join(directory.path, stored.prefix), f"it changed {ago(age)}")
         removal = removal_of(directory, stored)
         if removal is None:
             raise _in_flight(join(directory.path, stored.prefix), "it changed just now")
@@ -229,9 +228,14 @@ def _refuse_pinned(directory: LocalDirectory, chosen: dict[str, Stored]) -> None
 
 
 def _others(directory: LocalDirectory, found: Survey, chosen: dict[str, Stored]) -> list[str]:
-    """What else points to something that goes."""
+    """What else points to something that goes.
+
+    Raises:
+        CorruptError: id ``state-unreadable``: nobody knows what one of them names.
+    """
     warnings = []
     for other in found.others:
+        refuse_unreadable(other)
         paths = StatePaths(directory, other.name)
         state = other.state or CheckpointState()
         stored = [state.model_checkpoint_path or "", *state.all_model_checkpoint_paths]

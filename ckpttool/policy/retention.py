@@ -6,8 +6,10 @@ what protects a checkpoint is never outweighed by a rule that would let it go.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import merge
 
 from ckpttool.errors import RefusedError, UsageError
 from ckpttool.policy.facts import (
@@ -27,7 +29,7 @@ from ckpttool.policy.rules import keep_best, keep_every_n_steps, keep_within, ov
 from ckpttool.policy.tensorflow import tensorflow_keeps
 from ckpttool.policy.words import at_least, duration
 
-__all__ = ["check_retention", "decide", "with_missing"]
+__all__ = ["check_numbers", "check_retention", "decide", "with_missing"]
 
 #: Rules whose choice is worth only as much as the checkpoint that it fell on.
 _COUNTED = {"newest", "max-to-keep", "keep-every-n-hours", "keep-every-n-steps", "keep-best"}
@@ -40,6 +42,7 @@ def check_retention(retention: Retention) -> None:
         UsageError: id ``no-policy``: nothing says what may go; or settings that need others.
         RefusedError: id ``policy-keeps-nothing``.
     """
+    check_numbers(retention)
     if not (retention.has_keep_rule or retention.max_total_bytes is not None or retention.broken):
         raise UsageError(
             "no policy was given, so nothing says what may go",
@@ -68,12 +71,58 @@ def check_retention(retention: Retention) -> None:
         )
 
 
+def check_numbers(retention: Retention) -> None:
+    """Refuse numbers that no rule can reckon with.
+
+    Raises:
+        UsageError: one is too small, infinite or no number.
+    """
+    least = {
+        "every_n_hours": 0,
+        "every_n_steps": 1,
+        "within": 0,
+        "max_total_bytes": 0,
+        "min_age": 0,
+        "since": -math.inf,
+    }
+    for name, minimum in least.items():
+        value = getattr(retention, name)
+        try:
+            usable = value is None or (math.isfinite(value) and value >= minimum)
+        except OverflowError:
+            usable = False  # an integer of hundreds of digits
+        if not usable:
+            raise UsageError(
+                f"{_OPTIONS[name]} {str(value)[:40]} makes no sense",
+                why="it has to be a finite number"
+                + (f" of {minimum} or more" if math.isfinite(minimum) else ""),
+                hint="ckpttool prune --help",
+            )
+
+
+#: What the settings are called on the command line.
+_OPTIONS = {
+    "every_n_hours": "--keep-every-n-hours",
+    "every_n_steps": "--keep-every-n-steps",
+    "within": "--keep-within",
+    "max_total_bytes": "--max-total-size",
+    "min_age": "--min-age",
+    "since": "--since",
+}
+
+
 @dataclass(slots=True)
 class _Chosen:
-    """What the rules make of one series: reasons for and against, by prefix."""
+    """What the rules make of the series: reasons for and against, by prefix.
+
+    ``against`` are reasons against those that stay for another one; ``safe`` those that
+    stay whatever space they take.
+    """
 
     keep: dict[str, list[Reason]] = field(default_factory=dict)
     drop: dict[str, list[Reason]] = field(default_factory=dict)
+    against: dict[str, list[Reason]] = field(default_factory=dict)
+    safe: set[str] = field(default_factory=set)
     unless: dict[str, str] = field(default_factory=dict)
     unlisted: set[str] = field(default_factory=set)
     last_preserved: float = 0.0
@@ -95,6 +144,7 @@ def decide(facts: RunFacts, retention: Retention, now: float) -> Outcome:
     }
     groups = _groups(facts, retention, shields)
     chosen = _Chosen(last_preserved=facts.last_preserved)
+    arranged: list[Sequence[CheckpointFacts]] = []
     places: dict[str, int] = {}
     orders: list[Order] = []
     for members in groups:
@@ -102,8 +152,10 @@ def decide(facts: RunFacts, retention: Retention, now: float) -> Outcome:
         orders.append(order)
         ordered = arrange(members, order)
         _choose(ordered, facts, retention, shields, now, into=chosen)
+        arranged.append(ordered)
         for item in ordered:
             places[item.prefix] = len(places)
+    _fit(arranged, retention, chosen)
     decisions = [
         _decision(item, item.prefix in places, chosen, shields, retention)
         for item in sorted(
@@ -198,10 +250,10 @@ def _agreed_order(
     pair = inversion(members, order, other) if other else None
     if other is None or pair is None:
         return order
-    going = [
-        _choose(arrange(members, by), facts, retention, shields, now, into=_Chosen()).drop.keys()
-        for by in (order, other)
-    ]
+    going = []
+    for ordered in (arrange(members, by) for by in (order, other)):
+        chosen = _choose(ordered, facts, retention, shields, now, into=_Chosen())
+        going.append(_fit([ordered], retention, chosen).drop.keys())
     if going[0] == going[1]:
         return order
     first, second = pair
@@ -252,23 +304,35 @@ def _choose(
     newest_v2 = next((item.prefix for item in reversed(ordered) if item.v2), newest)
     if newest_v2 != newest:
         keep[newest_v2].insert(0, Reason("newest", "the newest whole one that is not V1 or Keras"))
-    if retention.max_total_bytes is not None:
-        safe = {item.prefix for item in ordered if item.prefix in shields}
-        safe |= {newest, newest_v2}
-        safe |= {p for p, reasons in keep.items() if any(r.rule == "keep-best" for r in reasons)}
-        staying = [item for item in ordered if keep[item.prefix] or item.prefix in shields]
-        given_up = over_total(staying, dict.fromkeys(safe), retention.max_total_bytes)
-        for prefix, reason in given_up.items():
-            keep[prefix].clear()
-            drop[prefix].append(reason)
-            into.unless[prefix] = "a larger --max-total-size"
-            into.unlisted.discard(prefix)
+    into.safe |= {item.prefix for item in ordered if item.prefix in shields} | {newest, newest_v2}
+    into.safe |= {p for p, reasons in keep.items() if any(r.rule == "keep-best" for r in reasons)}
     for prefix, reasons in keep.items():
         if not reasons and prefix not in shields:
             into.drop[prefix] = drop[prefix] or [Reason("no-rule", "no rule keeps it")]
         else:
             into.keep[prefix] = reasons
+            into.against[prefix] = drop[prefix]
     return into
+
+
+def _fit(
+    series: Sequence[Sequence[CheckpointFacts]], retention: Retention, chosen: _Chosen
+) -> _Chosen:
+    """Let the oldest of what stays go until all series together fit into the size that is given.
+
+    Which of two series has the older one is told by their times; within one its order holds.
+    """
+    if retention.max_total_bytes is None:
+        return chosen
+    by_age = merge(*series, key=lambda item: item.time)
+    staying = [item for item in by_age if item.prefix in chosen.keep]
+    given_up = over_total(staying, dict.fromkeys(chosen.safe), retention.max_total_bytes)
+    for prefix, reason in given_up.items():
+        del chosen.keep[prefix]
+        chosen.drop[prefix] = [*chosen.against[prefix], reason]
+        chosen.unless[prefix] = "a larger --max-total-size"
+        chosen.unlisted.discard(prefix)
+    return chosen
 
 
 def _extra_keeps(

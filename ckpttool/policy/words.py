@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-__all__ = ["at_least", "duration", "ordinal", "parse_duration", "size"]
+__all__ = ["ago", "at_least", "duration", "ordinal", "parse_duration", "size"]
 
 _STEPS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
@@ -16,6 +16,13 @@ def duration(seconds: float) -> str:
         if abs(seconds) >= unit:
             return f"{seconds / unit:.3g} {word}"
     return f"{seconds:.3g} s"
+
+
+def ago(seconds: float) -> str:
+    """``90`` → ``1.5 min ago``; what lies in the future says so."""
+    if seconds < 0:
+        return f"{duration(-seconds)} in the future, by this clock"
+    return f"{duration(seconds)} ago"
 
 
 def at_least(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from stat import S_IMODE
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Self
 
@@ -136,6 +137,8 @@ class LocalNewFile:
     def commit(self) -> None:
         where = self._directory.descriptor
         try:
+            if self._overwrite and self._expected is not None:
+                self._take_rights()
             fsync(self._fd)
             os.close(self._fd)
             self._fd = -1
@@ -153,6 +156,19 @@ class LocalNewFile:
             raise exists_error(self._path) from None
         except OSError as error:
             raise_os_error(error, f"cannot write {self._path}")
+
+    def _take_rights(self) -> None:
+        """Take the owner and the mode of the file whose place this one takes, where it may."""
+        where = self._directory.descriptor
+        try:
+            old = os.stat(self._name, dir_fd=where, follow_symlinks=False)
+        except FileNotFoundError:
+            return  # that it has gone is said when its place is taken
+        try:
+            os.fchown(self._fd, old.st_uid, old.st_gid)
+        except PermissionError:
+            pass  # only the superuser gives files away
+        os.fchmod(self._fd, S_IMODE(old.st_mode))
 
     def __enter__(self) -> Self:
         return self

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from ckpttool.cli import options
 from ckpttool.cli.output import Output
-from ckpttool.cli.parameters import DURATION, SIZE, WHEN
+from ckpttool.cli.parameters import AT_LEAST_0, DURATION, SIZE, WHEN
 from ckpttool.cli.screen import bytes_text
 from ckpttool.cli.views.prune import PruneView
 from ckpttool.cli.words import count
@@ -72,7 +72,7 @@ _MODES = ("undo", "empty_trash", "apply_file", "watch", "recursive", "plan_file"
 @click.option("--max-to-keep", type=click.IntRange(min=0), metavar="N", help="The newest N stay.")
 @click.option(
     "--keep-every-n-hours",
-    type=click.FloatRange(min=0),
+    type=AT_LEAST_0,
     metavar="H",
     help="Of those that --max-to-keep lets go, one every H hours stays.",
 )

@@ -15,6 +15,7 @@ from ckpttool.limits import Limits
 from ckpttool.ops.prune.execute import PruneResult, apply_plan
 from ckpttool.ops.prune.facts import Request
 from ckpttool.ops.prune.plan import PrunePlan, plan_prune
+from ckpttool.policy.retention import check_retention
 from ckpttool.sources.filenames import join
 from ckpttool.storage import open_directory
 
@@ -70,6 +71,8 @@ def plan_many(root: str, request: Request, limits: Limits | None = None) -> list
         NotFoundError: id ``no-runs``: there is none.
         UsageError, RefusedError: the settings make no sense for any run.
     """
+    if not request.best:  # else each run checks, when its metrics have been read
+        check_retention(request.retention)
     reports = []
     # A run's checkpoints may be named by the state file of a directory above it, and a pin
     # may mean a checkpoint of one run.

@@ -10,12 +10,13 @@ import os
 from dataclasses import asdict, replace
 from typing import Any
 
-from ckpttool.errors import CorruptError, LimitError
+from ckpttool.errors import CorruptError, LimitError, UsageError
 from ckpttool.formats.state import CheckpointState
 from ckpttool.ops.prune.facts import Request
 from ckpttool.ops.prune.plan import PrunePlan, StateChange
 from ckpttool.ops.prune.removal import decode_json, encode_json, removals_from, removals_to
 from ckpttool.policy.facts import Outcome, Retention
+from ckpttool.policy.retention import check_numbers
 from ckpttool.storage import open_directory
 from ckpttool.storage.base import FileStat
 
@@ -89,7 +90,7 @@ def load_plan(path: str, run: str) -> PrunePlan:
             _state(record["state"]),
             0,
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CorruptError(
             f"{path} cannot be used",
             why=f"a member is missing or odd: {error}",
@@ -134,7 +135,12 @@ def _retention(settings: dict[str, Any]) -> Retention:
     for word, choices in zip(words, allowed, strict=True):
         if word not in choices:
             raise ValueError(word)
-    return Retention(**settings)
+    retention = Retention(**settings)
+    try:
+        check_numbers(retention)
+    except UsageError as error:
+        raise ValueError(error.what) from None
+    return retention
 
 
 def _state(seen: list[Any] | None) -> StateChange | None:

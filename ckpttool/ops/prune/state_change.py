@@ -13,7 +13,7 @@ from ckpttool.errors import ChangedError
 from ckpttool.formats.state import CheckpointState
 from ckpttool.formats.state_writer import format_state
 from ckpttool.ops.prune.facts import own_name
-from ckpttool.policy.words import duration
+from ckpttool.policy.words import ago
 from ckpttool.sources.filenames import STATE_FILE
 from ckpttool.sources.run import ListedPath
 from ckpttool.sources.state_paths import Lost
@@ -71,7 +71,7 @@ def activity(state: FileStat, newest: float, min_age: float, now: float) -> str:
         return ""
     for what, when in (("the state file", state.mtime_ns / 1e9), ("a checkpoint", newest)):
         if now - when < min_age:
-            return f"{what} changed {duration(max(0.0, now - when))} ago (--min-age {min_age:g})"
+            return f"{what} changed {ago(now - when)} (--min-age {min_age:g})"
     return ""
 
 
