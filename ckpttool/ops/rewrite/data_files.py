@@ -76,7 +76,8 @@ class DataFiles:
         self._shards = bundle.shards
         self._big_endian = bundle.big_endian
         self._sums = PartSums()
-        self._report = Reporter(progress, bundle.nbytes)
+        total = bundle.nbytes
+        self._report = Reporter(progress, total)
         self._spare = _SPARE_PER_TENSOR * len(bundle.tensors)
         known = recipes(bundle, prefix)
         #: Those that are made already.
@@ -84,7 +85,7 @@ class DataFiles:
             shard for shard, recipe in known.items() if files.take_in(self._name(shard), recipe)
         }
         self._recipes = known
-        missing = bundle.nbytes - sum(known[shard].nbytes for shard in self._taken_in)
+        missing = total - sum(known[shard].nbytes for shard in self._taken_in)
         self._require_space(self._spare if link else missing + self._spare)
         self._for_threads = all(_for_threads(tensor.content) for tensor in bundle.tensors)
         bundle.tensors.sort(key=attrgetter("shard"))

@@ -27,6 +27,8 @@ def recipes(bundle: Bundle, prefix: str) -> dict[int, Recipe]:
     None has the file that values are computed for, or that is made of a file that is no input
     of the bundle: nothing tells beforehand what its bytes will be.
     """
+    if not bundle.inputs or bundle.nbytes < len(bundle.tensors) * _MEAN_ENTRY:
+        return {}
     sizes = [0] * bundle.shards
     counts = [0] * bundle.shards
     for tensor in bundle.tensors:
@@ -37,10 +39,8 @@ def recipes(bundle: Bundle, prefix: str) -> dict[int, Recipe]:
         for shard, nbytes in enumerate(sizes)
         if nbytes >= max(_LARGE, counts[shard] * _MEAN_ENTRY)
     }
-    if not large or not bundle.inputs:
-        return {}
     numbers = {one.path: number for number, one in enumerate(bundle.inputs)}
-    for tensor in bundle.tensors:
+    for tensor in bundle.tensors if large else ():
         ranges = large.get(tensor.shard)
         if ranges is not None and not _describe(tensor, numbers, ranges):
             del large[tensor.shard]
