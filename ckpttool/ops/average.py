@@ -17,8 +17,8 @@ from ckpttool.formats.dtypes import BY_NUMBER, dtype_name, numpy_dtype
 from ckpttool.formats.elements import swap_words
 from ckpttool.model import shape_text
 from ckpttool.ops.rewrite.destination import destination, prefix_of
-from ckpttool.ops.rewrite.from_source import bundle_from
 from ckpttool.ops.rewrite.layout import StoredPart, Variable, content_of
+from ckpttool.ops.rewrite.reading import bundle_from
 from ckpttool.ops.rewrite.run import Change, Options, RewriteResult, carry_out, finish_pending
 from ckpttool.ops.rewrite.slicing import Layout
 from ckpttool.ops.rewrite.stream import stream
@@ -93,9 +93,7 @@ def _variables(bundle: Bundle) -> dict[bytes, Variable]:
     return {variable.key: variable for variable in Layout(bundle).variables()}
 
 
-def _require_alike(
-    sources: Sequence[Source], tables: Sequence[Mapping[bytes, Variable]]
-) -> None:
+def _require_alike(sources: Sequence[Source], tables: Sequence[Mapping[bytes, Variable]]) -> None:
     last, name = tables[-1], sources[-1].location
     wrong = []
     for source, table in zip(sources[:-1], tables[:-1], strict=True):

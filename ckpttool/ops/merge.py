@@ -15,8 +15,8 @@ from ckpttool.errors import RefusedError, UsageError
 from ckpttool.formats.object_graph import OBJECT_GRAPH_KEY
 from ckpttool.formats.sstable import quote_key
 from ckpttool.ops.rewrite.destination import destination, prefix_of
-from ckpttool.ops.rewrite.from_source import bundle_from
 from ckpttool.ops.rewrite.gathering import gather
+from ckpttool.ops.rewrite.reading import bundle_from
 from ckpttool.ops.rewrite.run import Change, Options, RewriteResult, carry_out, finish_pending
 from ckpttool.ops.rewrite.slice_rules import glob
 from ckpttool.ops.rewrite.tensors import Bundle, Owner, Tensor

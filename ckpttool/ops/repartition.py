@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ckpttool.errors import NotFoundError, UnsupportedError, UsageError
 from ckpttool.formats.dtypes import dtype_name
 from ckpttool.formats.graph_file import read_graph_file
 from ckpttool.limits import Limits
 from ckpttool.ops.rewrite.destination import destination, prefix_of
-from ckpttool.ops.rewrite.from_source import bundle_from
 from ckpttool.ops.rewrite.gathering import gather
 from ckpttool.ops.rewrite.placing import (
     Strategy,
@@ -27,11 +26,9 @@ from ckpttool.ops.rewrite.placing import (
     place,
     within,
 )
+from ckpttool.ops.rewrite.reading import bundle_from
 from ckpttool.ops.rewrite.run import Change, Options, RewriteResult, carry_out, finish_pending
-from ckpttool.ops.rewrite.slice_rules import glob, parse_placement, parse_slice
-from ckpttool.ops.rewrite.slicing import RESTORABLE, Cut, Form, cut, join_literal
 from ckpttool.ops.rewrite.tensors import Bundle
-from ckpttool.policy.partition import Part, fixed
 from ckpttool.policy.placement import Piece
 from ckpttool.sources.address import Resolved, resolve
 from ckpttool.sources.base import Source
@@ -39,6 +36,11 @@ from ckpttool.sources.filenames import graph_name
 from ckpttool.sources.graph_variables import variable_tasks
 from ckpttool.sources.registry import open_resolved
 from ckpttool.storage import open_directory
+
+# Most often whole variables are moved, and a start counts every millisecond.
+if TYPE_CHECKING:
+    from ckpttool.ops.rewrite.slicing import Cut, Form
+    from ckpttool.policy.partition import Part
 
 __all__ = ["By", "Repartition", "repartition"]
 
@@ -121,6 +123,11 @@ def _gathered(sources: Sequence[Source]) -> Bundle:
 
 def _relayout(bundle: Bundle, asked: Repartition) -> list[Change]:
     """Cut and join."""
+    if not (asked.join_parts or asked.slices or asked.merge_slices or asked.by == "range"):
+        return []
+    from ckpttool.ops.rewrite.slice_rules import parse_slice
+    from ckpttool.ops.rewrite.slicing import Cut, cut, join_literal
+
     changes: list[Change] = []
     if asked.join_parts:
         changes += join_literal(bundle, _any(asked.join_parts))
@@ -137,6 +144,9 @@ def _relayout(bundle: Bundle, asked: Repartition) -> list[Change]:
 
 def _by_ranges(bundle: Bundle, shards: int) -> Cut:
     """Row ranges of every matrix that has a row for each shard and can be put together."""
+    from ckpttool.ops.rewrite.slicing import RESTORABLE, Cut
+    from ckpttool.policy.partition import fixed
+
     fitting = {
         tensor.variable
         for tensor in bundle.tensors
@@ -176,6 +186,8 @@ def _placed(
 
 
 def _by_rules(texts: Sequence[str]) -> Callable[[Piece], tuple[int, str] | None]:
+    from ckpttool.ops.rewrite.slice_rules import glob, parse_placement
+
     rules = [
         (text, glob(pattern), shard) for text in texts for pattern, shard in [parse_placement(text)]
     ]
@@ -226,11 +238,15 @@ def _tasks(found: Resolved, limits: Limits) -> dict[str, int]:
 
 
 def _one_part(shape: tuple[int, ...], itemsize: int) -> list[Part]:
+    from ckpttool.policy.partition import Part
+
     del itemsize
     return [Part((0,) * len(shape), shape)]
 
 
 def _any(patterns: Sequence[str]) -> Callable[[str], bool]:
+    from ckpttool.ops.rewrite.slice_rules import glob
+
     matchers = [glob(pattern) for pattern in patterns]
     return lambda name: any(matches(name) for matches in matchers)
 

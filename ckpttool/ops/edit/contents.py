@@ -17,7 +17,7 @@ from ckpttool.formats.saved_names import saved_under
 from ckpttool.formats.sstable import quote_key
 from ckpttool.limits import Limits
 from ckpttool.model import Kind
-from ckpttool.ops.rewrite.from_source import bundle_from
+from ckpttool.ops.rewrite.reading import bundle_from
 from ckpttool.ops.rewrite.tensors import Bundle, Computed, Input, Owner, Tensor
 from ckpttool.sources.base import Source
 from ckpttool.sources.graph_walk import WalkedGraph, walk_graph

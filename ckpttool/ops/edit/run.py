@@ -31,7 +31,7 @@ from ckpttool.ops.edit.select import drop, keep, require_something, settle_graph
 from ckpttool.ops.edit.slots import link_slots
 from ckpttool.ops.edit.unmatched import Unmatched
 from ckpttool.ops.rewrite.destination import Destination, destination, prefix_of
-from ckpttool.ops.rewrite.from_source import bundle_from
+from ckpttool.ops.rewrite.reading import bundle_from
 from ckpttool.ops.rewrite.run import Change, Options, RewriteResult, carry_out, finish_pending
 from ckpttool.ops.rewrite.tensors import Bundle, Input
 from ckpttool.sources.address import Resolved, resolve
