@@ -13,12 +13,16 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem, ShellComplete
 
 from ckpttool.cli.output import Output
 from ckpttool.errors import CkpttoolError
+
+if TYPE_CHECKING:
+    from ckpttool.sources.base import NameStyle
 
 __all__ = ["addresses", "answer", "files", "topics", "variables"]
 
@@ -149,27 +153,35 @@ def files(incomplete: str) -> list[CompletionItem]:
 
 
 def variables(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    """Names of the source's variables; up to the next slash where there are many."""
+    """Names of the source's variables, as ``--names`` says; up to the next slash of many.
+
+    The source of ``diff`` is its A.
+    """
     from ckpttool.limits import default_limits
     from ckpttool.sources.registry import open_source
 
-    address = ctx.params.get("source") or _source_before_option(ctx)
+    params = ctx.params
+    if not (params.get("source") or params.get("a")):
+        params = _params_before_option(ctx)
+    address = params.get("source") or params.get("a")
     if not isinstance(address, str):
         return []
+    style: NameStyle = params.get("naming", "full")
     with open_source(address, default_limits()) as source:
-        names = [
-            variable.name
+        called = (
+            source.name_of(variable, style)
             for variable in islice(source.variables(), _MOST)
-            if variable.kind != "object_graph" and variable.name.startswith(incomplete)
-        ]
+            if variable.kind != "object_graph"
+        )
+        names = [name for name in called if name.startswith(incomplete)]
     if len(names) > _MANY:
         end = len(incomplete)
         names = list(dict.fromkeys(name[: name.find("/", end) + 1] or name for name in names))
     return _items(names, incomplete)
 
 
-def _source_before_option(ctx: click.Context) -> object:
-    """SRC of a line that ends with an option whose value is being completed.
+def _params_before_option(ctx: click.Context) -> dict[str, Any]:
+    """What is said on a line that ends with an option whose value is being completed.
 
     click reads no argument of a line that ends so; without the option it does.
     """
@@ -177,7 +189,7 @@ def _source_before_option(ctx: click.Context) -> object:
 
     line = arguments(ctx)[:-1]
     again = ctx.command.make_context(ctx.info_name, line, ctx.parent, resilient_parsing=True)
-    return again.params.get("source")
+    return again.params
 
 
 def topics(ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -152,6 +152,14 @@ def test_variable_names_follow_the_source(fixtures_dir) -> None:
     assert ask("ckpttool load missing zzz", fixtures_dir) == []
 
 
+def test_variable_names_are_those_that_were_asked_for(fixtures_dir) -> None:
+    assert "regressor/hidden/kernel" in ask("ckpttool load keras3 reg", fixtures_dir)
+    assert ask("ckpttool load keras3 --names path reg", fixtures_dir) == []
+    assert ask("ckpttool load keras3 --names path model/_f", fixtures_dir) != []
+    line = "ckpttool diff mlp-v1 two-shards --include hidden/w"
+    assert "hidden/weights" in ask(line, fixtures_dir)
+
+
 def test_patterns_of_variables_follow_the_source(fixtures_dir) -> None:
     for option in ("--include", "--exclude"):
         line = f"ckpttool list mlp-v1 {option} hidden/w"
