@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from ckpttool.convert.check import CheckResult, not_run
 from ckpttool.convert.child import Bounds, last_lines, run_task
@@ -140,7 +141,7 @@ def convert(
     request = replace(request, target=target.name)
     require_settings(target, request.settings)
     require_installed(f"--to {target.name}", target.needs)
-    form = "directory" if target.form == "directory" else "file"
+    form: Literal["file", "directory"] = "directory" if target.form == "directory" else "file"
     require_free(request.destination, form, target.marks, overwrite=request.overwrite)
     origin = find_origin(request, limits)
     if dry_run:

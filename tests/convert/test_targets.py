@@ -1,0 +1,66 @@
+"""The registry of targets, and what is installed."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+
+from ckpttool.convert.request import Settings
+from ckpttool.convert.targets import (
+    TARGETS,
+    find_target,
+    installed,
+    require_installed,
+    require_settings,
+)
+from ckpttool.errors import ConverterMissingError, UsageError
+
+
+def test_a_target_by_name_or_by_ending() -> None:
+    for name, target in TARGETS.items():
+        assert find_target(name, "out") is target
+        for suffix in target.suffixes:
+            assert find_target("", f"some/Model{suffix.upper()}") is target
+    with pytest.raises(UsageError, match="pytorch") as unknown:
+        find_target("pytorch", "m.onnx")
+    assert unknown.value.id == "target-unknown"
+    with pytest.raises(UsageError) as near:
+        find_target("saved-model", "out")
+    assert "savedmodel" in near.value.hint
+    with pytest.raises(UsageError):
+        find_target("", "export")
+
+
+def test_every_setting_is_some_target_s_and_the_others_refuse_it() -> None:
+    changed = {
+        "quantize": "int8",
+        "calibration": "data.npz",
+        "io_dtype": "int8",
+        "batch": 2,
+        "opset": 17,
+        "external_data": False,
+        "shard_bytes": 5,
+        "allow_flex": True,
+        "dtypes": "cast",
+    }
+    assert changed.keys() == {field.name for field in fields(Settings)}
+    for name, value in changed.items():
+        settings = replace(Settings(), **{name: value})
+        takers = [one for one in TARGETS.values() if name in one.settings]
+        assert takers
+        for target in TARGETS.values():
+            if target in takers:
+                require_settings(target, settings)
+            else:
+                with pytest.raises(UsageError, match=f"--{name.replace('_', '-')} "):
+                    require_settings(target, settings)
+
+
+def test_what_is_not_installed_is_named() -> None:
+    require_installed("this", ["click"])
+    with pytest.raises(ConverterMissingError) as caught:
+        require_installed("--to x", ["click", "no-such-distribution"])
+    assert caught.value.exit_code == 50
+    assert caught.value.hint == "pip install no-such-distribution"
+    assert installed("no-such-distribution").version is None

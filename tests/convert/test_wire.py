@@ -1,0 +1,40 @@
+"""What crosses the process border arrives as it was."""
+
+from __future__ import annotations
+
+from ckpttool.convert.job import Case, Job, Made, Origin
+from ckpttool.convert.ports import Port, Signature
+from ckpttool.convert.request import CheckSettings, Request, Settings
+from ckpttool.convert.specs import NamedValue, PortSpec
+from ckpttool.convert.wire import decode, encode
+
+SIGNATURE = Signature("serve", (Port("x", "float32", (None, 3), "x:0"),), (Port("y", "", None),))
+
+
+def test_a_job() -> None:
+    request = Request(
+        "run/\udcff",
+        "out",
+        "savedmodel",
+        model_args=(NamedValue("sizes", [1, {"a": None}]), NamedValue("flag", False)),
+        inputs=(PortSpec("a", "b", 1, "int64", (None, 2)),),
+        signatures=("one", "two"),
+        settings=Settings("int8", batch=3),
+        check=CheckSettings(False, tolerance=0.5),
+        memory=2**40,
+    )
+    job = Job(request, Origin("graph", "g.pb", None, (SIGNATURE,), ("serve",)), "a/b", "cases")
+    assert decode(Job, encode(job)) == job
+
+
+def test_an_answer() -> None:
+    made = Made(
+        (SIGNATURE,),
+        ("careful",),
+        (Case("serve", 2, "c.npz"), Case("serve", None, "d.npz")),
+        "because",
+        {"restore": 0.5},
+        {"opset": 18, "ops": ["Add"]},
+        {"tensorflow": "2.21.0"},
+    )
+    assert decode(Made, encode(made)) == made

@@ -1,0 +1,50 @@
+"""Tasks for a child of `ckpttool/convert/child.py` that behave as converters do at times."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+from ckpttool.errors import UnsupportedError
+
+__all__ = ["run"]
+
+
+def run(job: dict[str, Any]) -> dict[str, Any]:
+    """Do what ``job["do"]`` says."""
+    sys.stdout.write("on python's stdout\n")
+    os.write(1, b"on descriptor 1\n")
+    os.write(2, b"on descriptor 2\n")
+    sys.stdout.flush()
+    match job["do"]:
+        case "answer":
+            return {"echo": job}
+        case "refuse":
+            raise UnsupportedError(
+                "no such thing", why="1 of 2", hint="try", id="dtype-unsupported"
+            )
+        case "fail":
+            raise ValueError("first line\nsecond line")
+        case "abort":
+            os.abort()
+        case "crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        case "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "exit":
+            os._exit(7)
+        case "memory":
+            held = bytearray(256 * 2**20)
+            held[::4096] = b"x" * len(held[::4096])
+            time.sleep(600)
+        case "hang":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+            with open(job["pids"], "w") as file:
+                file.write(f"{os.getpid()} {grandchild.pid}")
+            time.sleep(600)
+    return {}
