@@ -192,8 +192,8 @@ class _Finder:
         self._judges = self._true_judges(judges)
         self._judges |= {place for place in self._model if self._judges_by_op(place)}
         variables = {place for place in self._model if topology.nodes[place].op in VARIABLE_OPS}
-        #: What depends on a variable; empty in a frozen graph.
-        self._weighted = topology.descendants(variables, self._model) - variables
+        #: Variables, and what depends on one; empty in a frozen graph.
+        self._weighted = topology.descendants(variables, self._model)
         self._labels = self._find_labels()
 
     def outputs(self) -> list[int]:
