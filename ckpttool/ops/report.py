@@ -24,6 +24,8 @@ __all__ = ["Report", "ReportRow", "make_report"]
 ROWS = 2000
 #: Variables with NaN or Inf, or an error, that have one whatever their size.
 _REMARKABLE = 200
+#: A graph says which variables there are, and has no values: that is no fault of theirs.
+_NO_VALUES = "graph-without-values"
 
 Progress = Callable[[int, int], None]
 
@@ -45,7 +47,7 @@ class Report:
         rows: of variables, in the order of the source's keys.
         left_out: variables without a row.
         bad: how many variables have a NaN or an infinity.
-        failed: how many could not be read.
+        failed: how many could not be read (a graph has no values; that does not count).
     """
 
     inspected: InspectResult
@@ -76,7 +78,7 @@ def make_report(
     rows = _Rows()
     with stats(inspected.checkpoint.prefix, limits=limits, progress=progress) as measured:
         _measure(measured, rows)
-        return Report(inspected, rows.chosen(), rows.left_out, measured.bad, len(measured.failed))
+        return Report(inspected, rows.chosen(), rows.left_out, measured.bad, rows.failed)
 
 
 def _measure(measured: Stats, rows: _Rows) -> None:
@@ -89,15 +91,23 @@ def _measure(measured: Stats, rows: _Rows) -> None:
         if not measured.failed:  # else nothing at all could be read, which the rows say
             raise
     for skipped in (*measured.skipped, *measured.failed):
+        error = skipped.error
+        if error is not None and error.id == _NO_VALUES:
+            error = None
         if skipped.item is not None:
-            error = "" if skipped.error is None else str(skipped.error)
-            rows.add(ReportRow(skipped.item.variable, None, error), remarkable=bool(error))
+            why = "" if error is None else str(error)
+            rows.add(ReportRow(skipped.item.variable, None, why), remarkable=bool(why))
+            rows.failed += error is not None
 
 
 class _Rows:
-    """Keeps the rows that matter most: the largest, and what is remarkable."""
+    """Keeps the rows that matter most: the largest, and what is remarkable.
+
+    ``failed`` counts the variables that could not be read.
+    """
 
     def __init__(self) -> None:
+        self.failed = 0
         self._seen = 0
         self._remarkable: list[ReportRow] = []
         self._largest: list[tuple[int, int, ReportRow]] = []  # a heap, the smallest first

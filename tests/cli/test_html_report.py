@@ -212,6 +212,20 @@ def test_a_run_whose_checkpoint_cannot_be_read(fixtures_dir: Path, tmp_path: Pat
     assert 'class="badge error"' in document
 
 
+def test_what_a_model_can_be_asked(fixtures_dir: Path) -> None:
+    document = html_of(fixtures_dir / "savedmodel")
+    assert title_of(document) == "savedmodel"
+    assert '<td class="name">serving_default</td><td>input</td>' in document
+    assert "TensorFlow 2." in document
+
+
+def test_a_graph_has_no_values_and_no_faults(fixtures_dir: Path) -> None:
+    document = html_of(fixtures_dir / "graphs/training.meta")
+    assert 'class="badge error"' not in document
+    assert "every number is finite" not in document
+    assert "model/kernel" in document
+
+
 def test_of_very_many_variables_the_largest_have_a_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,15 +12,20 @@ import os
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
+from itertools import islice
 
 from ckpttool.cli.html.markup import share_bar, text
 from ckpttool.cli.html.table import variables_table
 from ckpttool.cli.html.treemap import tile_of, treemap
 from ckpttool.cli.screen import bytes_text
+from ckpttool.cli.views.findings import caller
+from ckpttool.cli.views.graph import signature_rows, writer_text
 from ckpttool.cli.views.inspect_human import described
 from ckpttool.cli.words import count, when
-from ckpttool.model import KINDS, Finding, Shard
+from ckpttool.model import KINDS, Shard
 from ckpttool.ops.census import Census, Total
+from ckpttool.ops.graph_report import MetaReport
+from ckpttool.ops.inspect import InspectResult
 from ckpttool.ops.report import Report
 from ckpttool.ops.run_report import RunReport
 from ckpttool.version import __version__
@@ -31,6 +36,7 @@ __all__ = ["page"]
 _PROBLEMS = 300
 _CHECKPOINTS = 300
 _SHARDS = 100
+_TENSORS = 200
 #: Variables with NaN or Inf that are named above the table.
 _NAMED = 5
 
@@ -46,9 +52,7 @@ def page(report: Report) -> Iterator[str]:
     )
     inspected = report.inspected
     checkpoint = inspected.checkpoint
-    title = text(
-        os.path.basename((checkpoint.prefix if checkpoint else inspected.address).rstrip("/"))
-    )
+    title = text(_title(inspected))
     yield (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
@@ -63,6 +67,8 @@ def page(report: Report) -> Iterator[str]:
         yield from _map(checkpoint.census)
         yield from _totals(checkpoint.census)
         yield from _shards(checkpoint.shards)
+        if checkpoint.graph is not None:
+            yield from _signatures(checkpoint.graph.metas)
     if inspected.run is not None:
         yield from _run(inspected.run)
     if checkpoint is not None:
@@ -72,6 +78,14 @@ def page(report: Report) -> Iterator[str]:
         "histograms say how often which values occur</footer>\n"
         f"<script>{script}</script>\n</body>\n</html>\n"
     )
+
+
+def _title(inspected: InspectResult) -> str:
+    """What the page is about, in a word: the checkpoint's name, else that of the address."""
+    checkpoint = inspected.checkpoint
+    own = checkpoint is not None and checkpoint.kind != "savedmodel"
+    path = checkpoint.prefix if checkpoint is not None and own else inspected.address
+    return os.path.basename(path.rstrip("/")) or path
 
 
 def _asset(name: str) -> str:
@@ -112,6 +126,9 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
         yield "size", bytes_text(total.nbytes)
         if checkpoint.time is not None:
             yield "written", when(checkpoint.time)
+        writer = checkpoint.graph.writer if checkpoint.graph else None
+        if writer is not None and (name := writer_text(writer)):
+            yield "by", name
     if inspected.run is not None:
         yield "checkpoints", f"{len(inspected.run.checkpoints):,}"
 
@@ -122,7 +139,8 @@ def _problems(report: Report) -> Iterator[str]:
     serious = report.bad or report.failed or any(one.severity != "note" for one in found)
     yield '<section id="problems">\n<h2>Problems</h2>\n'
     if not serious:
-        extra = "" if report.inspected.checkpoint is None else "; every number is finite"
+        measured = any(row.figures is not None for row in report.rows)
+        extra = "; every number is finite" if measured else ""
         yield f'<p class="good">✓ nothing wrong at a glance{extra}</p>\n'
     yield '<ul class="findings">\n' if found or serious else ""
     if report.failed:
@@ -133,17 +151,15 @@ def _problems(report: Report) -> Iterator[str]:
         names = [f'<b class="name">{text(row.variable.name)}</b>' for row in bad[:_NAMED]]
         more = f" and {report.bad - len(names):,} more" if report.bad > len(names) else ""
         yield _problem("error", f"NaN or Inf in {', '.join(names)}{more}", "")
+    checkpoint = report.inspected.checkpoint
+    called = caller(checkpoint.names, checkpoint.prefix) if checkpoint else str
     for one in found[:_PROBLEMS]:
-        yield _finding(one)
+        message = f'<b class="name">{text(called(one.object))}</b> {text(one.message)}'
+        yield _problem(one.severity, message, one.id)
     if (hidden := len(found) - _PROBLEMS) > 0:
         yield _problem("note", f"and {hidden:,} more", "")
     yield "</ul>\n" if found or serious else ""
     yield "</section>\n"
-
-
-def _finding(found: Finding) -> str:
-    message = f'<b class="name">{text(found.object)}</b> {text(found.message)}'
-    return _problem(found.severity, message, found.id)
 
 
 def _problem(severity: str, message: str, id: str) -> str:
@@ -217,6 +233,22 @@ def _shards(shards: Sequence[Shard]) -> Iterator[str]:
     if (more := len(shards) - _SHARDS) > 0:
         yield f"<p>and {more:,} more</p>\n"
     yield "</section>\n"
+
+
+def _signatures(metas: Sequence[MetaReport]) -> Iterator[str]:
+    """What can be asked of a SavedModel: the tensors of its signatures."""
+    rows = list(islice(signature_rows(metas), _TENSORS))
+    if not rows:
+        return
+    yield (
+        '<section id="signatures">\n<h2>Signatures</h2>\n<div class="scroll">\n<table>\n<thead>'
+        "<tr><th>signature</th><th></th><th>name</th><th>dtype</th><th>shape</th><th>tensor</th>"
+        "</tr></thead>\n<tbody>\n"
+    )
+    for _, signature, side, *cells in rows:
+        names = "".join(f"<td>{text(cell)}</td>" for cell in cells)
+        yield f'<tr><td class="name">{text(signature)}</td><td>{side}</td>{names}</tr>\n'
+    yield "</tbody>\n</table>\n</div>\n</section>\n"
 
 
 def _run(run: RunReport) -> Iterator[str]:
