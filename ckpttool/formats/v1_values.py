@@ -154,7 +154,8 @@ class V1Elements:
         require_bounded(f"reading {self._what}", self._count, self._value.size, self._limits)
 
     def string_bytes(self) -> int:
-        """How many bytes the strings have together, without holding one."""
+        """How many bytes the strings have together, without holding one; raises as above."""
+        self.require_strings()
         runs = self._runs(_STRING_VAL)
         return sum(run[1] - run[0] for run in runs if not isinstance(run, int))
 
