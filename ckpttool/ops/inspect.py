@@ -201,7 +201,8 @@ def _report(
     problems = tuple(source.findings())
     names: Mapping[str, str] = {}
     with open_directory(resolved.directory) as directory:
-        file = directory.stat(index_name(resolved.prefix) if bundle else _first(source))
+        first = index_name(resolved.prefix) if bundle else _first(source)
+        file = directory.stat(first) if first else None
         if bundle:
             from ckpttool.ops.verification.bundle import check_bundle
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ckpttool.errors import CorruptError, IncompleteError, NotFoundError
+from ckpttool.errors import CorruptError, IncompleteError
 from ckpttool.formats.long_message import FileBytes
 from ckpttool.formats.onnx import naming_onnx, read_model
 from ckpttool.formats.onnx_tensor import OnnxTensor, numbers_of, texts_of
 from ckpttool.model import Finding, Shard, Variable
 from ckpttool.sources.array_file import ArrayFileSource
 from ckpttool.sources.base import Extent, Read
+from ckpttool.sources.beside import BesideFiles
 from ckpttool.sources.filenames import join
-from ckpttool.sources.inside import open_inside
 from ckpttool.sources.kinds import kind_of_name
 from ckpttool.sources.packed import unpacked_pieces, whole_pieces
 from ckpttool.storage import open_directory
@@ -56,32 +56,25 @@ class OnnxSource(ArrayFileSource):
     summary: ModelSummary
     _message: FileBytes
     _tensors: dict[str, OnnxTensor]
-    #: Name of a file beside the model → the open file, its number; None where it is missing.
-    _beside: dict[str, tuple[ReadableFile, int] | None]
+    _beside: BesideFiles
+    #: Of each file beside the model, up to where it is needed.
+    _needed: dict[int, int]
 
     def _load(self, name: str) -> Iterator[Variable]:
-        self._message, self._beside = FileBytes(self.open(name)), {}
+        self._message, self._needed = FileBytes(self.open(name)), {}
+        self._beside = BesideFiles(self._directory, self._message.path, self._files)
         model = read_model(self._message, self._limits)
         self.summary = model.summary
         self._tensors = {tensor.name: tensor for tensor in model.tensors}
         for tensor in model.tensors:
-            if tensor.external is not None and tensor.external.location not in self._beside:
-                self._open_beside(tensor.external.location)
+            if tensor.external is not None:
+                self._beside.add(tensor.external.location)
+        for finding in self._beside.findings():
+            self.found(finding)
         if model.sparse:
             text = f"{model.sparse} sparse initializers are not among the variables"
             self.found(Finding("sparse-tensor", "note", self.location, text))
         return map(self._variable, model.tensors)
-
-    def _open_beside(self, location: str) -> None:
-        try:
-            file = open_inside(self._directory, location, self._message.path)
-        except NotFoundError:
-            path = join(self._directory.path, location)
-            self._beside[location] = None
-            self.found(Finding("weights-missing", "error", path, f"{path} is missing"))
-            return
-        self._beside[location] = file, len(self._files)
-        self._files.append(file)
 
     def _variable(self, tensor: OnnxTensor) -> Variable:
         name, kind = tensor.name, kind_of_name(tensor.name)
@@ -95,16 +88,18 @@ class OnnxSource(ArrayFileSource):
     def _stored(self, tensor: OnnxTensor) -> tuple[int | None, int | None, int | None]:
         """The file, the offset and the size of its plain bytes; no size of numbers in a field."""
         if tensor.external is not None:
-            found = self._beside[tensor.external.location]
+            number = self._beside.add(tensor.external.location)
+            stat = self._beside.stat(number)
             start, nbytes = tensor.external.offset, tensor.external.nbytes
-            if found is None:
+            if stat is None:
                 return None, None, nbytes
             if nbytes is None:
-                nbytes = max(0, found[0].stat.size - start)
-            elif start + nbytes > found[0].stat.size:
-                text = f"{tensor.name} lies past the end of {found[0].path}"
+                nbytes = max(0, stat.size - start)
+            elif start + nbytes > stat.size:
+                text = f"{tensor.name} lies past the end of {self._beside.path(number)}"
                 self.found(Finding("weights-short", "error", tensor.name, text))
-            return found[1], start, nbytes
+            self._needed[number] = max(self._needed.get(number, 0), start + nbytes)
+            return number + 1, start, nbytes
         if tensor.raw is not None:
             return 0, tensor.raw[0], tensor.raw[1] - tensor.raw[0]
         start, end = tensor.place
@@ -113,11 +108,8 @@ class OnnxSource(ArrayFileSource):
     # Source ---------------------------------------------------------------------------
 
     def shards(self) -> Sequence[Shard]:
-        missing = [location for location, found in self._beside.items() if found is None]
-        return [
-            *super().shards(),
-            *(Shard(join(self._directory.path, name), None, 0, present=False) for name in missing),
-        ]
+        path, stat = self._message.path, self._message.file.stat
+        return [Shard(path, stat.size, stat.size, present=True), *self._beside.shards(self._needed)]
 
     def extent(self, variable: Variable) -> Extent | None:
         tensor = self._tensors[variable.key]
@@ -190,7 +182,7 @@ class OnnxSource(ArrayFileSource):
                 hint="take the file from another copy",
                 id="size-mismatch",
             )
-        file = self._files[variable.shard]
+        file = self._message.file if not variable.shard else self._beside.file(variable.shard - 1)
         if variable.offset + variable.nbytes > file.stat.size:
             raise IncompleteError(
                 f"the values of {variable.name} are not all there",

@@ -23,6 +23,7 @@ from ckpttool.model import Finding, Shard, Variable, numel
 from ckpttool.sources.array_file import ArrayFileSource
 from ckpttool.sources.assemble import Box, pieces, reads
 from ckpttool.sources.base import Extent, Read
+from ckpttool.sources.beside import BesideFiles
 from ckpttool.sources.kinds import kind_of_name
 from ckpttool.sources.listed import selection_shape
 from ckpttool.sources.tfjs_files import WeightFiles
@@ -68,11 +69,10 @@ class TfjsSource(ArrayFileSource):
     summary: ModelSummary | None
     _places: dict[str, _Place]
     _groups: list[WeightFiles]
-    #: The number that the first file of each group has among all.
-    _bases: list[int]
+    _beside: BesideFiles
 
     def _load(self, name: str) -> Iterator[Variable]:
-        self._groups, self._bases, self._places = [], [], {}
+        self._groups, self._places = [], {}
         file = self.open(name)
         require_within(file.path, file.stat.size, self._limits, "tfjs_model_bytes")
         model = parse_model(file.pread(0, file.stat.size), file.path, self._limits)
@@ -81,12 +81,10 @@ class TfjsSource(ArrayFileSource):
         return map(self._variable, self._places.values())
 
     def _open_groups(self, model: TfjsModel, who: str) -> None:
-        files_before = 0
+        self._beside = BesideFiles(self._directory, who, self._files)
         for number, group in enumerate(model.groups):
-            files = WeightFiles(self._directory, group.paths, who, self._files)
+            files = WeightFiles(self._beside, [self._beside.add(path) for path in group.paths])
             self._groups.append(files)
-            self._bases.append(files_before)
-            files_before += len(group.paths)
             files.place(sum(weight.nbytes for weight in group.weights))
             at = 0
             for weight in group.weights:
@@ -95,22 +93,19 @@ class TfjsSource(ArrayFileSource):
                 at += nbytes
             files.place(at)
             self._judge(files, at, number)
+        for finding in self._beside.findings():
+            self.found(finding)
 
     def _variable(self, place: _Place) -> Variable:
         weight = place.weight
         found = self._groups[place.group].locate(place.offset, place.nbytes)
-        shard, offset = (
-            (None, None) if found is None else (self._bases[place.group] + found[0], found[1])
-        )
+        shard, offset = (None, None) if found is None else found
         name, kind = weight.name, kind_of_name(weight.name)
         return Variable(name, name, weight.dtype, weight.shape, place.nbytes, shard, offset, kind)
 
     def _judge(self, files: WeightFiles, needed: int, number: int) -> None:
         """Say what is wrong with the files of a group."""
-        missing = files.missing
-        for path in missing:
-            self.found(Finding("weights-missing", "error", path, f"{path} is missing"))
-        if missing or files.size == needed:
+        if files.missing or files.size == needed:
             return
         which = f"weight group {number + 1}"
         text = f"its files have {files.size} bytes, and its weights need {needed}"
@@ -136,17 +131,16 @@ class TfjsSource(ArrayFileSource):
     # Source ---------------------------------------------------------------------------
 
     def shards(self) -> Sequence[Shard]:
-        return [shard for files in self._groups for shard in files.shards()]
+        return self._beside.shards(dict(pair for files in self._groups for pair in files.needed()))
 
     def extent(self, variable: Variable) -> Extent | None:
         place = self._places[variable.key]
         if not place.weight.itemsize or place.weight.quantisation is not None:
             return None
-        files = self._groups[place.group]
-        found = files.locate(place.offset, place.nbytes)
+        found = self._groups[place.group].locate(place.offset, place.nbytes)
         if found is None:
             return None
-        return Extent(files.file(found[0]), found[1], place.nbytes, little_endian=True)
+        return Extent(self._beside.file(found[0]), found[1], place.nbytes, little_endian=True)
 
     def reads(self, variable: Variable, selection: Selection) -> Iterator[Read]:
         place = self._places[variable.key]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -187,7 +188,7 @@ def test_elements_in_files_beside_the_model(tmp_path: Path) -> None:
     (tmp_path / "deep" / "w.bin").unlink()
     with open_source(str(path)) as source:
         assert "weights-missing" in {finding.id for finding in source.findings()}
-        assert [shard.present for shard in source.shards()] == [True, True, False]
+        assert [shard.present for shard in source.shards()] == [True, False, True]
         with pytest.raises(IncompleteError) as caught_missing:
             whole(source, "a")
         assert caught_missing.value.id == "weights-missing"
@@ -326,3 +327,27 @@ def test_cut_off_or_changed_anywhere_it_never_breaks(fixtures_dir: Path, tmp_pat
                 with contextlib.suppress(CkpttoolError):
                     size = sum(map(len, source.chunks(variable, selection)))
                     assert size >= variable.nbytes
+
+
+def test_more_files_than_are_kept_open(tmp_path: Path) -> None:
+    """onnx.save_model can put every tensor into a file of its own."""
+    tensors = []
+    for i in range(80):
+        array = np.full(3, i, np.float32)
+        (tmp_path / f"w{i}").write_bytes(array.tobytes())
+        tensors.append(external(numpy_helper.from_array(array, f"t{i}"), f"w{i}"))
+    path = save(tmp_path / "x.onnx", model(tensors))
+    before = len(os.listdir("/proc/self/fd"))
+    with open_source(str(path)) as source:
+        for i in range(80):
+            assert whole(source, f"t{i}").tolist() == [i] * 3
+        assert len(os.listdir("/proc/self/fd")) < before + 50
+    assert len(os.listdir("/proc/self/fd")) == before
+    for i in range(80):
+        (tmp_path / f"w{i}").unlink()
+    more = [external(numpy_helper.from_array(array, f"u{i}"), f"u{i}") for i in range(40)]
+    with open_source(str(save(path, model(tensors + more)))) as source:
+        assert len(source.shards()) == 101
+        missing = [f for f in source.findings() if f.id == "weights-missing"]
+        assert len(missing) == 101
+        assert missing[-1].message == "20 more files are missing"

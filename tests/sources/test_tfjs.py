@@ -12,6 +12,7 @@ import pytest
 
 from ckpttool.errors import CkpttoolError, ForeignFormatError, IncompleteError
 from ckpttool.limits import Limits
+from ckpttool.ops.inspect import inspect
 from ckpttool.sources.registry import open_source
 from ckpttool.sources.selection import Index, Selection
 from ckpttool.sources.tfjs import TfjsSource
@@ -171,6 +172,16 @@ def test_more_files_than_are_kept_open(tmp_path: Path) -> None:
             assert whole(source, "x").tolist() == array.tolist()
         assert len(os.listdir("/proc/self/fd")) < before + 50
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_model_whose_files_are_all_missing(tmp_path: Path) -> None:
+    directory, paths = write_tfjs(tmp_path / "m", {"x": np.zeros(700, np.int32)}, shard=8)
+    for path in paths:
+        (directory / path).unlink()
+    with open_source(str(directory)) as source:
+        assert len(source.shards()) == 100
+        assert len(source.findings()) == 101
+    assert inspect(str(directory)).checkpoint is not None
 
 
 def test_the_form_before_1_0_is_named_and_its_weights_are_read(tmp_path: Path) -> None:
