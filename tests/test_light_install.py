@@ -110,6 +110,17 @@ def test_what_computes_says_what_it_wants(light: Path, fixtures_dir: Path, tmp_p
     result = run(light, "edit", "mlp-v1", out, "--cast", "float16", cwd=fixtures_dir)
     assert result.returncode == UnsupportedError.exit_code
     assert "pip install numpy" in result.stderr
+    for args in (["stats", "mlp-v1"], ["inspect", "mlp-v1", "--html", out]):
+        result = run(light, *args, cwd=fixtures_dir)
+        assert result.returncode == UnsupportedError.exit_code
+        assert "pip install numpy" in result.stderr
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_the_wheel_has_what_goes_into_a_page(light: Path) -> None:
+    code = "import ckpttool.cli.html.page as page; print(page._asset('report.css'))"
+    done = subprocess.run([light / "python", "-c", code], capture_output=True, text=True)
+    assert "prefers-color-scheme" in done.stdout, done.stderr
 
 
 def test_a_program_can_list_and_verify(light: Path, fixtures_dir: Path) -> None:

@@ -155,10 +155,11 @@ def files(incomplete: str) -> list[CompletionItem]:
 def variables(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     """Names of the source's variables, as ``--names`` says; up to the next slash of many.
 
-    The source of ``diff`` is its A.
+    The source of ``diff`` is its A; of every checkpoint of a run it is the latest.
     """
     from ckpttool.limits import default_limits
     from ckpttool.sources.registry import open_source
+    from ckpttool.sources.series import run_of_series
 
     params = ctx.params
     if not (params.get("source") or params.get("a")):
@@ -167,7 +168,7 @@ def variables(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     if not isinstance(address, str):
         return []
     style: NameStyle = params.get("naming", "full")
-    with open_source(address, default_limits()) as source:
+    with open_source(run_of_series(address) or address, default_limits()) as source:
         called = (
             source.name_of(variable, style)
             for variable in islice(source.variables(), _MOST)

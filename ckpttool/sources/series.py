@@ -21,7 +21,7 @@ from ckpttool.sources.step import step_inside
 from ckpttool.sources.whole import flaws
 from ckpttool.storage import open_directory, stat_path
 
-__all__ = ["Member", "Series", "series_of", "several"]
+__all__ = ["Member", "Series", "run_of_series", "series_of", "several"]
 
 _ALL = "@*"
 #: Checkpoints that an error names.
@@ -63,14 +63,14 @@ def series_of(address: str, limits: Limits) -> Series | None:
         CkpttoolError: something else is there.
         LimitError, StorageError, PermissionDeniedError: as ``read_run``.
     """
-    folder, base = os.path.split(address)
-    if base != _ALL or _exists(address):
+    folder = run_of_series(address)
+    if folder is None:
         return None
-    if (above := stat_path(folder or ".")) is None or above.kind != "directory":
+    if (above := stat_path(folder)) is None or above.kind != "directory":
         from ckpttool.sources.absent import no_folder
 
         raise no_folder(address, folder)
-    with open_directory(folder or ".") as directory:
+    with open_directory(folder) as directory:
         run = read_run(directory, limits)
         members: list[Member] = []
         passed_over: list[tuple[str, str]] = []
@@ -93,6 +93,14 @@ def series_of(address: str, limits: Limits) -> Series | None:
             )
     members.sort(key=lambda member: -1 if member.step is None else member.step)
     return Series(address, directory.path, tuple(members), tuple(passed_over))
+
+
+def run_of_series(address: str) -> str | None:
+    """The directory that `series_of` looks into, which may not be there; else None."""
+    folder, base = os.path.split(address)
+    if base != _ALL or _exists(address):
+        return None
+    return folder or "."
 
 
 def several(address: str) -> UsageError:

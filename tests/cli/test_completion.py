@@ -160,6 +160,11 @@ def test_variable_names_are_those_that_were_asked_for(fixtures_dir) -> None:
     assert "hidden/weights" in ask(line, fixtures_dir)
 
 
+def test_variables_of_a_run_are_those_of_its_latest(fixtures_dir) -> None:
+    assert "hidden/weights" in ask("ckpttool stats mlp-v1 hid", fixtures_dir)
+    assert "regressor/hidden/kernel" in ask("ckpttool stats 'keras3/@*' reg", fixtures_dir)
+
+
 def test_patterns_of_variables_follow_the_source(fixtures_dir) -> None:
     for option in ("--include", "--exclude"):
         line = f"ckpttool list mlp-v1 {option} hidden/w"
