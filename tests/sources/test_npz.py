@@ -98,6 +98,23 @@ def test_checksums_are_compared_where_everything_is_read(tmp_path: Path) -> None
         assert source.read(variable, Selection.of((1000,), (3,))) == 3
 
 
+@pytest.mark.parametrize("what", ["numbers", "texts"])
+def test_checksums_are_compared_in_fortran_order_too(tmp_path: Path, what: str) -> None:
+    array = np.arange(600).reshape(20, 30)
+    array = np.asfortranarray(array if what == "numbers" else array.astype("U3"))
+    np.savez(tmp_path / "x.npz", x=array)
+    data = bytearray((tmp_path / "x.npz").read_bytes())
+    data[1000] ^= 1
+    (tmp_path / "x.npz").write_bytes(bytes(data))
+    with open_source(str(tmp_path / "x.npz")) as source:
+        variable = source.find("x")
+        whole = Selection.whole((20, 30))
+        with pytest.raises(CkpttoolError) as caught:
+            source.read(variable, whole)
+        assert caught.value.id == "zip-checksum"
+        assert source.read(variable, whole, check=False).shape == (20, 30)
+
+
 def test_python_objects_are_listed_and_never_unpickled(tmp_path: Path) -> None:
     class Trap:
         def __reduce__(self) -> tuple[object, tuple[str]]:
