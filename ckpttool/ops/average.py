@@ -22,7 +22,7 @@ from ckpttool.ops.rewrite.reading import bundle_from
 from ckpttool.ops.rewrite.run import Change, Options, RewriteResult, carry_out, finish_pending
 from ckpttool.ops.rewrite.slicing import Layout
 from ckpttool.ops.rewrite.stream import stream
-from ckpttool.ops.rewrite.tensors import Bundle, Computed, Content, Tensor
+from ckpttool.ops.rewrite.tensors import Bundle, Computed, Content, Tensor, for_threads
 from ckpttool.sources.address import resolve
 from ckpttool.sources.base import Source
 from ckpttool.sources.registry import open_resolved
@@ -139,7 +139,11 @@ def _average(
         for part in variable.parts:
             contents = [(content_of(table[key], part.box), table[key]) for table in tables]
             mean = _Mean(contents, part, shares, big_endian)
-            replaced[part.tensor.key] = Computed(mean.chunks, part.tensor.content.nbytes)
+            replaced[part.tensor.key] = Computed(
+                mean.chunks,
+                part.tensor.content.nbytes,
+                for_threads=all(for_threads(content) for content, _ in contents),
+            )
         changes.append(Change(variable.name, "averaged", f"the mean of {len(tables)} sources"))
     result = bundles[-1]
     result.tensors = [

@@ -21,7 +21,7 @@ from ckpttool.ops.rewrite.run import Change
 from ckpttool.ops.rewrite.slice_rules import glob
 from ckpttool.ops.rewrite.slicing import RESTORABLE
 from ckpttool.ops.rewrite.stream import stream
-from ckpttool.ops.rewrite.tensors import Computed, Owner, Tensor
+from ckpttool.ops.rewrite.tensors import Computed, Owner, Tensor, for_threads
 
 if TYPE_CHECKING:
     import numpy as np
@@ -178,7 +178,10 @@ def _cast_tensor(tensor: Tensor, dtype: int, loss: Loss | None, big_endian: bool
             yield convert(data, loss)
 
     raw = patch_dtype(tensor.raw, dtype) if tensor.raw else b""
-    return tensor._replace(dtype=dtype, content=Computed(chunks, nbytes), raw=raw)
+    # A loss is counted for all slices of a variable together, by one thread.
+    alone = loss is not None and tensor.key != tensor.variable
+    content = Computed(chunks, nbytes, for_threads=not alone and for_threads(tensor.content))
+    return tensor._replace(dtype=dtype, content=content, raw=raw)
 
 
 @cache

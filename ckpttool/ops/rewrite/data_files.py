@@ -17,7 +17,7 @@ from ckpttool.ops.rewrite.memory import keep_memory
 from ckpttool.ops.rewrite.part_sums import PartSums
 from ckpttool.ops.rewrite.recipes import recipes
 from ckpttool.ops.rewrite.shard_writer import Reporter, ShardWriter
-from ckpttool.ops.rewrite.tensors import Bundle, Computed, Content, Joined, Tensor
+from ckpttool.ops.rewrite.tensors import Bundle, Tensor, for_threads
 from ckpttool.ops.rewrite.threads import in_order
 from ckpttool.sources.filenames import shard_name
 from ckpttool.storage.base import NewFile
@@ -87,7 +87,7 @@ class DataFiles:
         self._recipes = known
         missing = total - sum(known[shard].nbytes for shard in self._taken_in)
         self._require_space(self._spare if link else missing + self._spare)
-        self._for_threads = all(_for_threads(tensor.content) for tensor in bundle.tensors)
+        self._for_threads = all(for_threads(tensor.content) for tensor in bundle.tensors)
         bundle.tensors.sort(key=attrgetter("shard"))
         self._tensors = {
             shard: list(group) for shard, group in groupby(bundle.tensors, attrgetter("shard"))
@@ -151,11 +151,3 @@ class DataFiles:
                 why=f"it needs {needed} bytes, and {free} are free",
                 hint="free some space, or write to another disk",
             )
-
-
-def _for_threads(content: Content) -> bool:
-    if isinstance(content, Computed):
-        return content.for_threads
-    if isinstance(content, Joined):
-        return all(piece.files.for_threads for piece in content.pieces)
-    return content.files.for_threads

@@ -15,7 +15,7 @@ from ckpttool.errors import CorruptError, IncompleteError, UnsupportedError
 from ckpttool.formats.dtypes import BY_NUMBER, dtype_name
 from ckpttool.model import numel
 from ckpttool.ops.rewrite.part_sums import check_whole
-from ckpttool.ops.rewrite.tensors import Computed, Content, Joined, Stored, Tensor
+from ckpttool.ops.rewrite.tensors import Computed, Content, Joined, Stored, Tensor, for_threads
 from ckpttool.sources.assemble import Box, check_boxes, pieces, require_cover
 from ckpttool.sources.selection import Axis, Selection
 
@@ -174,7 +174,11 @@ def _assembled(variable: Variable, box: Box) -> Computed:
                 check_whole(content, part.tensor)
         yield from pieces(selection, variable.itemsize, boxes, read)
 
-    return Computed(chunks, numel(box.extent) * variable.itemsize)
+    return Computed(
+        chunks,
+        numel(box.extent) * variable.itemsize,
+        for_threads=all(for_threads(part.tensor.content) for part in parts),
+    )
 
 
 def _inside(outer: Box, inner: Box) -> bool:

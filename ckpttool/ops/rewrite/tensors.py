@@ -26,6 +26,7 @@ __all__ = [
     "Stored",
     "Tensor",
     "bundle_of",
+    "for_threads",
     "inputs_of",
     "read_bundle",
 ]
@@ -85,6 +86,15 @@ class Computed(NamedTuple):
 
 
 Content = Stored | Joined | Computed
+
+
+def for_threads(content: Content) -> bool:
+    """Whether a content can be read or made while others are, in other threads."""
+    if isinstance(content, Computed):
+        return content.for_threads
+    if isinstance(content, Joined):
+        return all(piece.files.for_threads for piece in content.pieces)
+    return content.files.for_threads
 
 
 class Tensor(NamedTuple):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ckpttool.errors import CkpttoolError
+from ckpttool.ops.average import average
 from ckpttool.ops.copy import copy_checkpoint
 from ckpttool.ops.edit.run import Edit, edit
 from ckpttool.ops.merge import merge
@@ -175,7 +176,14 @@ def test_another_command_there_removes_what_it_cannot_use(half_done):
     assert {name for name in os.listdir(out) if name.startswith(".")} <= {".ckpttool-lock"}
 
 
-@pytest.mark.parametrize("command", WORK)
+IN_THREADS: dict[str, Work] = {
+    **WORK,
+    "average": lambda one, to, how: average([one, one], to, (0.25, 0.75), how),
+    "cast": lambda one, to, how: edit(one, to, Edit(cast="bfloat16"), how),
+}
+
+
+@pytest.mark.parametrize("command", IN_THREADS)
 def test_threads_write_the_same(tmp_path, command):
     source = write(tmp_path / "in", shards=3)
     made = []
@@ -184,7 +192,7 @@ def test_threads_write_the_same(tmp_path, command):
         out.mkdir()
         seen: list[tuple[int, int]] = []
         given = Options(jobs=jobs, check=True, progress=lambda *one, to=seen: to.append(one))
-        result = WORK[command](source, str(out / "m"), given)
+        result = IN_THREADS[command](source, str(out / "m"), given)
         made.append((files(out), [(shard.nbytes, shard.variables) for shard in result.shards]))
         assert max(seen) == seen[-1] == (seen[-1][1],) * 2
     assert made[0] == made[1]
