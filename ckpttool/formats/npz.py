@@ -116,6 +116,8 @@ def _array(
             )
     except CkpttoolError as error:
         where = member.name if member.name == file.path else f"{member.name} in {file.path}"
+        if error.what.startswith(where):
+            raise
         why = f"{error.what}: {error.why}" if error.why else error.what
         raise type(error)(
             f"{where} cannot be read",
