@@ -22,7 +22,7 @@ from ckpttool.ops.prune.survey import OWN, Survey, survey
 from ckpttool.sources.address import require_run
 from ckpttool.sources.filenames import join, split_part
 from ckpttool.sources.state_paths import Located, Lost
-from ckpttool.sources.whole import flaws
+from ckpttool.sources.whole import Flaw, flaws, newest_by_name
 from ckpttool.storage import open_directory
 from ckpttool.storage.base import FileStat
 from ckpttool.storage.local import LocalDirectory
@@ -217,10 +217,10 @@ def _rebuilt(
     newest = _newest(directory, found, limits)
     series = found.stored[newest].series
     listed = [
-        item.prefix
-        for item in found.run.checkpoints
-        if item.series == series and item.prefix != newest
-        if not flaws(directory, item.prefix, limits)
+        name
+        for name in reversed(_saved(found))
+        if found.stored[name].series == series and name != newest
+        if not _flaws(directory, found, name, limits)
     ]
     listed.append(newest)
     why = "cannot be read" if found.run.state_file else "is missing"
@@ -249,7 +249,7 @@ def _with_latest(
             why=f"it has {len(found.stored)} checkpoints",
             hint=f"did you mean {near[0]}?" if near else "",
         )
-    wrong = flaws(directory, name, limits) if found.stored[name].v2 else ()
+    wrong = _flaws(directory, found, name, limits)
     if wrong:
         raise IncompleteError(
             f"{join(directory.path, name)} is not whole, so it cannot be the latest",
@@ -287,18 +287,31 @@ def _is_whole(directory: LocalDirectory, found: Survey, path: str, limits: Limit
     stored = found.stored.get(path)
     if stored is None:
         return "/" in path
-    return stored.v2 is None or not flaws(directory, path, limits)
+    return not _flaws(directory, found, path, limits)
+
+
+def _flaws(directory: LocalDirectory, found: Survey, name: str, limits: Limits) -> tuple[Flaw, ...]:
+    """What keeps a checkpoint of either version from being whole; of a Keras file nothing."""
+    stored = found.stored[name]
+    if stored.v2 is None and name not in found.run.v1:
+        return ()
+    return flaws(directory, name, limits, "v1" if stored.v2 is None else "v2")
+
+
+def _saved(found: Survey) -> list[str]:
+    """The checkpoints of both versions, the newest first."""
+    return [one.prefix for one in newest_by_name(found.run) if one.prefix in found.stored]
 
 
 def _newest(directory: LocalDirectory, found: Survey, limits: Limits) -> str:
-    candidates: Sequence[str] = [item.prefix for item in reversed(found.run.checkpoints)]
+    candidates: Sequence[str] = _saved(found)
     by_time = sorted(candidates, key=lambda name: found.stored[name].saved_ns, reverse=True)
     if by_time:
         # Of the series that was written last the highest number.
         series = found.stored[by_time[0]].series
         candidates = [name for name in candidates if found.stored[name].series == series]
     for name in dict.fromkeys([*candidates, *by_time]):
-        if not flaws(directory, name, limits):
+        if not _flaws(directory, found, name, limits):
             return name
     raise NotFoundError(
         f"no whole checkpoint in {directory.path}",

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ckpttool.api import open as open_checkpoint
 from ckpttool.errors import CkpttoolError
@@ -19,7 +21,7 @@ from ckpttool.ops.average import average
 from ckpttool.ops.edit.run import Edit, edit
 from ckpttool.ops.merge import merge
 from ckpttool.ops.repartition import Repartition, repartition
-from ckpttool.ops.rewrite.from_source import bundle_from
+from ckpttool.ops.rewrite.from_source import _ranges, bundle_from
 from ckpttool.ops.rewrite.run import Options
 from ckpttool.ops.verify import verify
 from ckpttool.sources.registry import open_source
@@ -172,6 +174,21 @@ def test_integers_that_are_decoded_are_cut_and_joined(tmp_path: Path) -> None:
         to = tmp_path / slices[-1]
         repartition([str(tmp_path / "m")], str(to), Repartition(slices=(slices,)), OPTIONS)
         assert values(to) == {"v": ("int64", numbers.tolist())}
+
+
+@given(st.lists(st.integers(1, 4), max_size=4), st.data())
+def test_ranges_are_what_they_say(shape: list[int], data: st.DataObject) -> None:
+    """Elements in C order as a few boxes, one after the other."""
+    everything = np.arange(int(np.prod(shape))).reshape(shape)
+    first = data.draw(st.integers(0, everything.size))
+    count = data.draw(st.integers(0, everything.size - first))
+    found: list[int] = []
+    boxes = list(_ranges(tuple(shape), first, count))
+    for axes in boxes:
+        box = tuple(slice(axis.start, axis.start + axis.length) for axis in axes)
+        found += everything[box].ravel().tolist()
+    assert found == list(range(first, first + count))
+    assert len(boxes) <= 2 * len(shape) + 1
 
 
 def test_average_of_different_kinds_and_layouts(fixtures_dir: Path, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from ckpttool.ops.inspect import inspect
 from ckpttool.ops.latest import latest
 from ckpttool.ops.list import list_variables
 from ckpttool.ops.state import state
+from ckpttool.ops.state_fix import apply_fix, plan_fix
 from ckpttool.ops.verify import verify
 from ckpttool.sources.address import resolve
 from ckpttool.sources.registry import open_source
@@ -153,6 +154,16 @@ def test_the_newest_of_two_versions(fixtures_dir: Path, sharded: Path) -> None:
     assert latest(str(sharded)).number == 30
     error = failure(lambda: resolve(str(sharded / "@31")))
     assert error.hint == "the nearest are @30, @7"
+
+
+def test_a_state_file_is_rebuilt_from_v1_checkpoints(sharded: Path) -> None:
+    (sharded / "checkpoint").unlink()
+    apply_fix(plan_fix(str(sharded)), min_age=0)
+    assert resolve(str(sharded)).via == "state"
+    assert latest(str(sharded)).prefix == f"{sharded}/{SHARDED}"
+    (sharded / "checkpoint").unlink()
+    (sharded / SECOND).unlink()
+    assert failure(lambda: plan_fix(str(sharded))).id == "no-whole-checkpoint"
 
 
 def test_a_step_that_is_only_inside(fixtures_dir: Path, tmp_path: Path) -> None:
