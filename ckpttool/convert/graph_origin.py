@@ -134,17 +134,30 @@ class _Chosen:
         return tuple(one for one in found if one.alters and one.id not in _CUT_AWAY)
 
     def _dropout_that_is_off(self) -> tuple[str, ...]:
-        """The scopes of dropout layers whose rate is fixed at what drops nothing."""
-        off = {
+        """The scopes of dropout layers whose rate is fixed at what drops nothing.
+
+        They are where that number, or what is computed of it alone (``1 - keep_prob``), meets
+        something else.
+        """
+        fixed = {
             name
             for name, value in self._frozen.items()
             if _is_setting(name) and value == _nothing_dropped(name)
         }
-        nodes = self._topology.nodes
-        takers = (
-            node.name for node in nodes if off & {split_tensor(one)[0] for one in node.inputs}
-        )
-        scopes = {name.rpartition("/")[0] for name in takers}
+        scopes: set[str] = set()
+        found = set(fixed)
+        while found:
+            fixed |= found
+            found = set()
+            for node in self._topology.nodes:
+                given = {split_tensor(one)[0] for one in node.inputs if one[:1] != "^"}
+                if not given & fixed or node.name in fixed:
+                    continue
+                others = (self._topology.positions.get(name) for name in given - fixed)
+                if all(at is not None and self._topology.nodes[at].op == "Const" for at in others):
+                    found.add(node.name)
+                else:
+                    scopes.add(node.name.rpartition("/")[0])
         return tuple(f"{scope}/" for scope in sorted(scopes) if scope)
 
     # Ports ----------------------------------------------------------------------------

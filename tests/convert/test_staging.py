@@ -50,8 +50,8 @@ def test_a_file_and_its_companion(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_failure_leaves_nothing(tmp_path: Path) -> None:
-    destination = str(tmp_path / "export")
-    with pytest.raises(ValueError, match="broken"), Staging(destination, overwrite=False) as staging:
+    place = Staging(str(tmp_path / "export"), overwrite=False)
+    with pytest.raises(ValueError, match="broken"), place as staging:
         write_model(staging.artefact)
         raise ValueError("broken")
     assert list(tmp_path.iterdir()) == []

@@ -217,6 +217,7 @@ def cut(graph: Any, signature: Signature) -> tuple[Any, Signature]:  # noqa: ANN
                 copy.attr[ORIGINAL].s = node.name.encode()
             copy.device = ""
             copy.attr.pop("_class", None)  # what it is placed beside may be gone
+            copy.attr.pop("_output_shapes", None)  # they change with inputs and variables
             del copy.input[:]
             copy.input.extend(_references(node.input, inputs, renamed))
     for name, port in zip(outputs, signature.outputs, strict=True):
