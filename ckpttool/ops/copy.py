@@ -18,7 +18,7 @@ from ckpttool.errors import (
     StorageError,
     UnsupportedError,
 )
-from ckpttool.ops.copy_files import CheckpointFiles, collect, is_v1_address, require_free
+from ckpttool.ops.copy_files import CheckpointFiles, collect, require_free
 from ckpttool.ops.rewrite.destination import Destination, destination, prefix_of
 from ckpttool.ops.rewrite.recipes import recipe_of_copy
 from ckpttool.ops.rewrite.run import (
@@ -238,7 +238,7 @@ def _require_checkpoint(found: Resolved) -> None:
 
 
 def _salvage(found: Resolved) -> str:
-    if is_v1_address(found):
+    if found.version == "v1":
         return "bring all files of one save together first"
     return f"ckpttool cp --salvage {shlex.quote(found.address)} DST copies what is intact"
 

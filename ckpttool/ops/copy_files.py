@@ -25,7 +25,7 @@ from ckpttool.sources.filenames import graph_name, index_name, join, shard_name,
 from ckpttool.sources.v1_files import is_v1, missing_files, v1_files
 from ckpttool.storage.base import Directory, FileStat
 
-__all__ = ["CheckpointFile", "CheckpointFiles", "collect", "is_v1_address", "require_free"]
+__all__ = ["CheckpointFile", "CheckpointFiles", "collect", "require_free"]
 
 
 class CheckpointFile(NamedTuple):
@@ -70,11 +70,6 @@ class CheckpointFiles:
         return [one.stat for one in reversed(self.files) if one.role != "graph"]
 
 
-def is_v1_address(found: Resolved) -> bool:
-    """Whether an address came to a V1 checkpoint."""
-    return found.kind == "tf-v1" or found.version == "v1"
-
-
 def collect(source: Directory, found: Resolved, limits: Limits, hint: str) -> CheckpointFiles:
     """What belongs to the checkpoint that an address came to; all of it has to be there.
 
@@ -82,7 +77,7 @@ def collect(source: Directory, found: Resolved, limits: Limits, hint: str) -> Ch
         IncompleteError: ids ``shard-missing``, ``shard-short``; with the ``hint``.
         CorruptError, LimitError, UnsupportedError: its index cannot be read.
     """
-    collected = _v1 if is_v1_address(found) else _v2
+    collected = _v1 if found.version == "v1" else _v2
     return collected(source, found, limits, hint)
 
 

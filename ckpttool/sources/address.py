@@ -93,7 +93,7 @@ class Resolved(NamedTuple):
             checkpoint is spelled as in a state file (``v1_files.py``).
         via: how it was found.
         notes: what a person should be told about that.
-        version: of a run, which format the checkpoint has that it stands for.
+        version: which format the checkpoint has; means nothing where it is none.
     """
 
     address: str
@@ -362,7 +362,8 @@ class _Name:
             return None
         note = f"{self._address} is {what} of {join(where, prefix)}, which is read"
         via: Via = "part" if what else "prefix"
-        return Resolved(self._address, "tf-v1", where, prefix, via, (note,) if what else ())
+        notes = (note,) if what else ()
+        return Resolved(self._address, "tf-v1", where, prefix, via, notes, "v1")
 
     def _of_run(self, which: str) -> Resolved:
         from ckpttool.sources.choose import choose_latest, choose_step
@@ -411,7 +412,7 @@ def _checkpoint(
     name = index_name(prefix)
     sniffed = _look(directory, name)
     if sniffed.kind == "tf-v1":  # whose prefix has an odd ending
-        return Resolved(address, "tf-v1", directory.path, name, "part", notes)
+        return Resolved(address, "tf-v1", directory.path, name, "part", notes, "v1")
     if sniffed.named and not sniffed.ours:
         raise sniffed.error(join(directory.path, name))
     notes += tuple(

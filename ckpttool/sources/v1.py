@@ -65,7 +65,8 @@ def open_prefix(directory: str, prefix: str, limits: Limits) -> V1Source:
     """Open a prefix of a directory, spelled as in a state file; raises as `V1Source`."""
     from ckpttool.sources.address import Resolved
 
-    resolved = Resolved(join(directory, prefix), "tf-v1", directory, prefix, "prefix")
+    address = join(directory, prefix)
+    resolved = Resolved(address, "tf-v1", directory, prefix, "prefix", version="v1")
     return open_resolved(resolved, limits)
 
 

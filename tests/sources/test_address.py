@@ -556,6 +556,7 @@ def test_require_run(run_dir: Path, export: Path) -> None:
 
 # The corpus ---------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize(
     ("address", "kind", "prefix"),
     [
@@ -581,7 +582,7 @@ def test_require_run(run_dir: Path, export: Path) -> None:
 def test_v1_in_the_corpus(corpus: Path, address: str, kind: str, prefix: str) -> None:
     found = resolve(str(corpus / address))
     assert (found.kind, found.prefix) == (kind, prefix)
-    assert found.version == ("v1" if kind == "run" or "@" in address else "v2")
+    assert found.version == "v1"
 
 
 @pytest.mark.parametrize(
