@@ -230,7 +230,7 @@ def test_a_step_that_is_not_there(run_dir: Path) -> None:
     assert error.hint == "the nearest are @1000, @2000, @9"
 
 
-@pytest.mark.parametrize("which", ["", "best", "-1", "1e3", "٣", "1" * 30, "*"])
+@pytest.mark.parametrize("which", ["", "best", "-1", "1e3", "٣", "1" * 30, "?"])
 def test_what_may_not_follow_an_at(run_dir: Path, which: str) -> None:
     error = failure(f"run/@{which}")
     assert (error.id, error.exit_code) == ("step-not-found", 10)
@@ -482,7 +482,6 @@ def test_a_directory_that_cannot_be_listed(run_dir: Path, monkeypatch) -> None:
 def test_foreign_files_are_named(run_dir: Path) -> None:
     for name, data, words in [
         ("model.ckpt", b"PK\x03\x04" + b"\0" * 22 + b"\x10\0\0\0archive/data.pkl", "PyTorch"),
-        ("w.h5", b"\x89HDF\r\n\x1a\n", "HDF5"),
         ("page", b"<!DOCTYPE html>", "HTML"),
         ("empty", b"", "empty"),
         ("zeros", b"\0" * 1000, "zero bytes"),
