@@ -43,14 +43,13 @@ SHARED = {
 }
 
 Outcomes = Mapping[tuple[str, str], Outcome]
-COMMANDS = ("inspect", "list", "load", "verify", "verify --quick", "verify --json")
+COMMANDS = ("inspect", "list", "load", "verify", "verify --quick", "verify --json", "diff")
 
 
 def commands(prefix: Path) -> dict[str, list[str]]:
     """The command lines of one checkpoint, by name."""
-    return {
-        name: [*name.split(), str(prefix), *(["v"] if name == "load" else [])] for name in COMMANDS
-    }
+    more = {"load": ["v"], "diff": [str(prefix)]}
+    return {name: [*name.split(), str(prefix), *more.get(name, [])] for name in COMMANDS}
 
 
 def run(prefixes: Mapping[str, Path]) -> Outcomes:
@@ -88,6 +87,8 @@ def judge(case: Case, outcomes: Outcomes) -> None:
         "verify --json": case.verified,
     }
     assert {name: codes[name] for name in expected} == expected
+    # Compared with itself nothing differs; what cannot be read was not compared.
+    assert codes["diff"] == case.listed or (not case.listed and codes["diff"] == 3)
     # Quick finds all but what only the bytes tell.
     assert codes["verify --quick"] in {0, case.verified}
     assert case.id in "".join(outcome.stdout + outcome.stderr for outcome in of.values())

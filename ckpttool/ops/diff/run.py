@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 from ckpttool.errors import (
     CkpttoolError,
     CorruptError,
+    ForeignFormatError,
     IncompleteError,
     LimitError,
+    UnsafeError,
     UnsupportedError,
     UsageError,
 )
@@ -50,7 +52,14 @@ __all__ = ["Progress", "diff"]
 Progress = Callable[[int, int], None]
 
 #: What is no reason to give up on all the other variables.
-_OF_ONE = (CorruptError, IncompleteError, LimitError, UnsupportedError)
+_OF_ONE = (
+    CorruptError,
+    ForeignFormatError,
+    IncompleteError,
+    LimitError,
+    UnsafeError,
+    UnsupportedError,
+)
 
 
 def diff(
