@@ -94,8 +94,13 @@ class V1Elements:
         self._what = what
         self._value = value
         self._dtype = dtype
-        self._count = count
+        self.count = count
         self._limits = limits
+
+    @property
+    def stored_bytes(self) -> int:
+        """How long the message is that they are in."""
+        return self._value.size
 
     def place(self) -> Place | None:
         """Where the elements lie as they are, in one piece; None where they have to be decoded."""
@@ -112,14 +117,14 @@ class V1Elements:
         (run,) = runs
         if isinstance(run, int):
             return None
-        self._require(run[1] - run[0], self._count * self._dtype.size, "bytes")
+        self._require(run[1] - run[0], self.count * self._dtype.size, "bytes")
         return Place(self._value.source, *run)
 
     def decoded(self) -> bytes:
         """The elements in C order, little-endian."""
-        size = self._count * self._dtype.size
-        if self._count > self._value.size:  # no element takes less than a byte
-            self._require(self._value.size, self._count, "bytes for as many elements,")
+        size = self.count * self._dtype.size
+        if self.count > self._value.size:  # no element takes less than a byte
+            self._require(self._value.size, self.count, "bytes for as many elements,")
         if size > self._limits.v1_decoded_bytes:
             raise LimitError(
                 f"{self._what} is over a limit",
@@ -143,15 +148,15 @@ class V1Elements:
         self.require_strings()
         source = self._value.source
         found = [source.get(*run) for run in self._runs(_STRING_VAL) if not isinstance(run, int)]
-        self._require(len(found), self._count, "strings")
+        self._require(len(found), self.count, "strings")
         return found
 
     def require_strings(self) -> None:
         """Check that as many strings can be there at all, and may be held; raises as above."""
         most = self._value.size // 2  # each takes a tag and a length at least
-        if self._count > most:
-            self._require(most, self._count, "strings at most")
-        require_bounded(f"reading {self._what}", self._count, self._value.size, self._limits)
+        if self.count > most:
+            self._require(most, self.count, "strings at most")
+        require_bounded(f"reading {self._what}", self.count, self._value.size, self._limits)
 
     def string_bytes(self) -> int:
         """How many bytes the strings have together, without holding one; raises as above."""
@@ -244,7 +249,7 @@ class V1Elements:
         if found != expected:
             raise CorruptError(
                 f"the values of {self._what} cannot be read: its size does not fit its shape",
-                why=f"{found} {unit} are stored, and its {self._count} elements of "
+                why=f"{found} {unit} are stored, and its {self.count} elements of "
                 f"{self._dtype.name} are {expected}",
                 hint="take the file from another copy",
                 id="size-mismatch",

@@ -144,34 +144,17 @@ class V1Source(ListedSource):
         known.parts.extend(_Part(number, spec) for spec in tensor.slices)
 
     def _variable(self, key: str, found: _Found) -> Variable:
-        dtype = dtype_name(found.dtype)
+        dtype, shape, kind = dtype_name(found.dtype), found.shape, kind_of_name(key)
         known = BY_NUMBER.get(found.dtype)
         size = known.size if known else 0
-        kind = kind_of_name(key)
+        strings = self._string_bytes(key, shape) if dtype == "string" else 0
         (first, *others) = found.parts
-        if not others and is_whole(first.spec, found.shape):
-            nbytes = numel(found.shape) * size
-            if dtype == "string":
-                nbytes = self._string_bytes(key, found.shape)
-            return Variable(key, key, dtype, found.shape, nbytes, first.file, None, kind)
-        slices = []
-        for part in found.parts:
-            extent = part.spec.extent(found.shape)
-            # One that fits nothing is refused where elements are asked for.
-            spelled = part.spec.length if extent is None else extent
-            slices.append(
-                VariableSlice(
-                    part.spec.start,
-                    spelled,
-                    part.file,
-                    None,
-                    numel(spelled) * size if extent is not None else None,
-                )
-            )
-        nbytes = sum(part.nbytes or 0 for part in slices)
-        if dtype == "string":
-            nbytes = self._string_bytes(key, found.shape)
-        return Variable(key, key, dtype, found.shape, nbytes, None, None, kind, tuple(slices))
+        if not others and is_whole(first.spec, shape):
+            nbytes = strings or numel(shape) * size
+            return Variable(key, key, dtype, shape, nbytes, first.file, None, kind)
+        slices = tuple(_slice(part, shape, size) for part in found.parts)
+        nbytes = strings or sum(part.nbytes or 0 for part in slices)
+        return Variable(key, key, dtype, shape, nbytes, None, None, kind, slices)
 
     def _string_bytes(self, key: str, shape: tuple[int, ...]) -> int:
         """The bytes of a variable's strings, which nothing but they themselves tell.
@@ -260,20 +243,21 @@ class V1Source(ListedSource):
         yield from pieces(selection, self._fixed(variable).size, boxes, read)
 
     def _strings(self, variable: Variable, selection: Selection, *, check: bool) -> list[bytes]:
+        from ckpttool.formats.tensor_bytes import require_bounded
         from ckpttool.sources.assemble import locate, require_cover, scatter
         from ckpttool.sources.selection import strides
 
         boxes, shape = self._boxes(variable), selection_shape(variable)
-        parts = self._parts[variable.key]
-        stored = [
-            (
-                boxes[number],
-                self._elements(variable.key, "string", parts[number], shape, check=check),
-            )
-            for number in require_cover(variable.name, selection, boxes)
-        ]
-        for _, elements in stored:  # before anything as large as the shape claims is made
+        stored: list[tuple[Box, V1Elements]] = []
+        count = size = 0
+        for number in require_cover(variable.name, selection, boxes):
+            part = self._parts[variable.key][number]
+            elements = self._elements(variable.key, "string", part, shape, check=check)
+            # Before anything as large as the shape claims is made, or as all parts together.
             elements.require_strings()
+            count, size = count + elements.count, size + elements.stored_bytes
+            require_bounded(f"reading {variable.name}", count, size, self._limits)
+            stored.append((boxes[number], elements))
         places = strides(tuple(axis.length for axis in selection.axes))
         result = [b""] * selection.size
         for box, elements in stored:
@@ -377,6 +361,14 @@ class _Readers:
             _, dropped = self._kept.popitem(last=False)
             self._size -= dropped.nbytes
         return kept
+
+
+def _slice(part: _Part, shape: tuple[int, ...], size: int) -> VariableSlice:
+    """A part for a listing; one that does not fit is refused where elements are asked for."""
+    start, extent = part.spec.start, part.spec.extent(shape)
+    if extent is None:
+        return VariableSlice(start, part.spec.length, part.file, None, None)
+    return VariableSlice(start, extent, part.file, None, numel(extent) * size)
 
 
 def _spelled(spec: SliceSpec) -> str:
