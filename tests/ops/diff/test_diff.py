@@ -161,6 +161,28 @@ def test_damage_is_no_difference(fixtures_dir: Path, run_cli: RunCli) -> None:
     )
 
 
+def test_how_it_is_stored_is_no_difference(
+    fixtures_dir: Path, tmp_path: Path, run_cli: RunCli
+) -> None:
+    """Slices, shards and byte order are the affair of a file."""
+    source = fixtures_dir / "partitioned"
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert run_cli(["repartition", source, whole, "--merge-slices", "*"]).returncode == 0
+    assert (
+        run_cli(
+            ["repartition", source, cut, "--shards", "3", "--slice", "*table*=axis0:4"]
+        ).returncode
+        == 0
+    )
+    assert diff(source, whole).same
+    assert diff(whole, cut).same
+    value = np.arange(5, dtype=np.float32)
+    np.savez(tmp_path / "a.npz", w=value)
+    np.savez_compressed(tmp_path / "b.npz", w=value.astype(">f4"))
+    assert diff(tmp_path / "a.npz", tmp_path / "b.npz").same
+    assert diff(tmp_path / "a.npz", bundle(tmp_path / "c", w=("float32", value))).same
+
+
 def test_what_cannot_be_read_keeps_no_other_difference_back(tmp_path: Path) -> None:
     a, b = model(tmp_path / "a"), model(tmp_path / "b", seed=2)
     data = Path(f"{a}.data-00000-of-00001")
