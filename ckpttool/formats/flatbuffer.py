@@ -21,8 +21,13 @@ __all__ = ["FlatBuffer", "Table", "Vector"]
 _VTABLE_HEADER = 4
 #: Fields of a table that are known; no schema that is read here has as many.
 _MOST_FIELDS = 64
+#: Bytes of a page, and pages that are kept.
+_PAGE_BYTES = 2**14
+_PAGES = 256
+#: What a table costs at least: the offset that leads to it, and the one to its vtable.
+_TABLE_BYTES = 8
 #: Writers let a few equal texts and vectors share their bytes, in small files too.
-_SHARED = 4
+_SHARED = 2
 _FREE_BYTES = 2**16
 _FORMATS = {
     "B": struct.Struct("<B"),
@@ -69,6 +74,8 @@ class FlatBuffer:
         self._what = what
         self._id = id
         self._budget = _SHARED * source.size + _FREE_BYTES
+        #: Parts of the file by number; what belongs together may lie far apart in it.
+        self._pages: dict[int, bytes] = {}
 
     def malformed(self, why: str) -> CorruptError:
         """The error of a file that is not what it should be."""
@@ -91,8 +98,8 @@ class FlatBuffer:
             raise self.malformed(f"the table at byte {start} has a vtable of {size} bytes")
         size = min(size, _VTABLE_HEADER + 2 * _MOST_FIELDS)
         self._require(vtable, size)
-        self._pay(_VTABLE_HEADER)
-        places = struct.unpack(f"<{size // 2}H", self.source.get(vtable, vtable + size))
+        self._pay(_TABLE_BYTES)
+        places = struct.unpack(f"<{size // 2}H", self._bytes(vtable, size))
         return Table(start, places[2:])
 
     def number(self, table: Table, slot: int, format: str, default: int | float = 0) -> int:
@@ -124,7 +131,7 @@ class FlatBuffer:
         """The elements of a vector of integers."""
         size = vector.length * _FORMATS[format].size
         self._pay(size)
-        data = self.source.get(vector.start, vector.start + size)
+        data = self._bytes(vector.start, size)
         return struct.unpack(f"<{vector.length}{format}", data)
 
     def text(self, table: Table, slot: int) -> str:
@@ -136,7 +143,7 @@ class FlatBuffer:
         start, count = self.vector(table, slot, 1)
         require_within(f"a name in {self.source.path}", count, self._limits, "key_bytes")
         self._pay(count)
-        return self.source.get(start, start + count).decode("utf-8", "surrogateescape")
+        return self._bytes(start, count).decode("utf-8", "surrogateescape")
 
     def _field(self, table: Table, slot: int) -> int | None:
         place = table.fields[slot] if slot < len(table.fields) else 0
@@ -145,7 +152,21 @@ class FlatBuffer:
     def _number(self, at: int, format: str) -> int:
         kind = _FORMATS[format]
         self._require(at, kind.size)
-        return int(kind.unpack(self.source.get(at, at + kind.size))[0])
+        return int(kind.unpack(self._bytes(at, kind.size))[0])
+
+    def _bytes(self, start: int, size: int) -> bytes:
+        """Bytes that are known to be there."""
+        number, at = divmod(start, _PAGE_BYTES)
+        if at + size > _PAGE_BYTES:
+            return self.source.get(start, start + size)
+        page = self._pages.get(number)
+        if page is None:
+            if len(self._pages) >= _PAGES:
+                self._pages.clear()
+            base = number * _PAGE_BYTES
+            page = self.source.get(base, min(base + _PAGE_BYTES, self.source.size))
+            self._pages[number] = page
+        return page[at : at + size]
 
     def _require(self, start: int, size: int) -> None:
         if start < 0 or start + size > self.source.size:

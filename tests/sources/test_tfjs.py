@@ -286,7 +286,9 @@ def test_claims_are_held_against_limits(tmp_path: Path) -> None:
     assert opened(tmp_path, weightsManifest=many).exit_code == 21
 
 
-def test_cut_off_anywhere_the_json_is_an_error(model: Path) -> None:
+def test_cut_off_anywhere_the_json_is_an_error(tmp_path: Path) -> None:
+    names = ("step", "small", "half")
+    model, _ = write_tfjs(tmp_path, {name: WEIGHTS[name] for name in names}, modelTopology={})
     whole = (model / "model.json").read_bytes()
     for end in range(len(whole)):
         (model / "model.json").write_bytes(whole[:end])

@@ -272,10 +272,9 @@ def test_cut_off_or_changed_anywhere_it_never_breaks(fixtures_dir: Path, tmp_pat
     path = tmp_path / "x.tflite"
     cases = [data[:end] for end in range(len(data))]
     for at in range(len(data)):
-        for bit in (0, 3, 7):
-            changed = bytearray(data)
-            changed[at] ^= 1 << bit
-            cases.append(bytes(changed))
+        changed = bytearray(data)
+        changed[at] ^= 1 << at * 3 % 8
+        cases.append(bytes(changed))
     for case in cases:
         path.write_bytes(case)
         with contextlib.suppress(CkpttoolError), open_source(str(path)) as source:
