@@ -78,6 +78,9 @@ class Limits:
     hdf5_path_bytes: int = 128 * 2**20
     #: A chunk of an HDF5 dataset, as stored and unpacked.
     hdf5_chunk_bytes: int = 256 * 2**20
+    #: Seconds of the processor that the HDF5 library may take for one answer: it can be sent
+    #: round in circles.
+    hdf5_seconds: int = 60
     #: The JSON that describes a Keras model, which is read whole.
     keras_config_bytes: int = 16 * 2**20
     #: Members of a zip archive; its directory may have 256 bytes for each.

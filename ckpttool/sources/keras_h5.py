@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ckpttool.errors import CkpttoolError, CorruptError, IncompleteError
 from ckpttool.formats.dtypes import BY_NAME
 from ckpttool.formats.hdf5 import Dataset, Hdf5, Oddity
-from ckpttool.formats.hdf5_library import Hdf5File
+from ckpttool.formats.hdf5_process import Hdf5Process
 from ckpttool.model import Finding, Variable, numel
 from ckpttool.sources.base import Extent
 from ckpttool.sources.filenames import split_number
@@ -68,7 +68,7 @@ class Hdf5Source(ListedSource):
             start: where in it the HDF5 file begins.
             size: its bytes; None: up to the end.
         """
-        self._hdf5 = hdf5 = Hdf5File(file, self._limits, start=start, size=size)
+        self._hdf5 = hdf5 = Hdf5Process(file, self._limits, start=start, size=size)
         found = hdf5.walk()
         for oddity in found.oddities:
             self.found(_link_finding(oddity))
