@@ -198,7 +198,9 @@ def _source(kind: str, name: str) -> Callable[[], Run]:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         path = Path(folder, name)
         resolved = Resolved(str(path), kind, folder, name, "prefix")  # type: ignore[arg-type]
-        limits = Limits(string_bytes=2**20, v1_decoded_bytes=2**22, constant_bytes=2**22)
+        limits = Limits(
+            string_bytes=2**20, v1_decoded_bytes=2**22, constant_bytes=2**22, hdf5_seconds=2
+        )
 
         def run(data: bytes) -> None:
             path.write_bytes(data)

@@ -103,7 +103,7 @@ class Hdf5Process:
     def _exchange(self, message: object) -> Any:  # noqa: ANN401 - each question has its answer
         """Ask, and hear the answer."""
         if not self._process:
-            raise self._gone("before")
+            raise self._gone("it was ended before")
         try:
             send(self._ask, message)
             done, *answer = receive(self._hear)
@@ -113,19 +113,18 @@ class Hdf5Process:
             os.close(self._hear)
             self._process = 0
             code = os.waitstatus_to_exitcode(status)
-            raise self._gone(
-                f"it crashed (signal {-code})" if code < 0 else f"code {code}"
-            ) from None
+            how = f"signal {-code}" if code < 0 else f"exit code {code}"
+            raise self._gone(f"it was ended by {how}") from None
         if done:
             return answer[0]
         kind, what, why, hint, id = answer
         found: type[CkpttoolError] = getattr(errors, kind)
         raise found(what, why=why, hint=hint, id=id)
 
-    def _gone(self, why: str) -> CorruptError:
+    def _gone(self, how: str) -> CorruptError:
         return CorruptError(
             f"{self.file.path} cannot be read by the HDF5 library",
-            why=f"it crashed ({why}): the file is damaged, or was made to do that",
+            why=f"{how}: the file is damaged, or was made to do that",
             hint="copy the file again from where it is whole",
             id="hdf5-unreadable",
         )
