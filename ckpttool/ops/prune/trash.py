@@ -228,7 +228,9 @@ class Trash:
             RefusedError: id ``trash-not-empty``: something else lies there; all stays.
         """
         for entry in list(self._home.scan()):
-            if entry.name != _MANIFEST:
+            if entry.kind == "file" and entry.name.endswith(TEMPORARY_SUFFIX):
+                self._home.remove(entry)  # a manifest that was being written by a killed process
+            elif entry.name != _MANIFEST:
                 raise RefusedError(
                     f"{self._home.path} has something in it that ckpttool did not put there",
                     why=f"{entry.name} is in no manifest",
