@@ -96,9 +96,12 @@ class Hdf5Process:
         if self._process:
             os.close(self._ask)
             os.close(self._hear)
-            os.kill(self._process, signal.SIGKILL)
-            os.waitpid(self._process, 0)
-            self._process = 0
+            process, self._process = self._process, 0
+            try:
+                os.kill(process, signal.SIGKILL)
+                os.waitpid(process, 0)
+            except (ChildProcessError, ProcessLookupError):
+                pass  # somebody else waits for all children of this process
 
     def _exchange(self, message: object) -> Any:  # noqa: ANN401 - each question has its answer
         """Ask, and hear the answer."""
