@@ -33,6 +33,7 @@ def prepare(cache: Path, kind: str) -> str:
     ``names-N``: N small variables, name-based; ``objects-N``: N variables of an object
     graph; ``gigabyte``: 116 variables of 1.007 GB, one of them an embedding of 512 MB;
     ``size-N``: kernels of 33.6 MB, N GB in all; ``adam``: 10 kernels with two slots each, 1 GB;
+    ``graph-N``: a MetaGraph of N nodes (its path; it has no checkpoint);
     ``mean-N``: 6 kernels, 200 MB, other numbers for every N; ``piece-N``: 250 MB of a model;
     ``moved-N``: 30 kernels, 1 GB, other numbers for every N.
     """
@@ -147,6 +148,11 @@ def _write_for_writing(prefix: str, what: str, number: int) -> None:
 def _main(kind: str, folder: Path) -> None:
     prefix = str(folder / _PREFIX)
     what, _, count = kind.partition("-")
+    if what == "graph":
+        from benchmarks.graphs import write_metagraph
+
+        write_metagraph(prefix, int(count))
+        return
     if what == "gigabyte":
         _write_gigabyte(prefix)
     elif what == "objects":

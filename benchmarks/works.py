@@ -238,6 +238,36 @@ class Diff:
         return Result(work, comparison, target, f"{comparison.times:.1f}×", tuple(misses))
 
 
+@dataclass(frozen=True, slots=True)
+class InspectGraph:
+    """What is in a large MetaGraph: ops, placeholders, likely inputs and outputs."""
+
+    name: str = "graph"
+    nodes: int = 300_000
+    times: float = 5
+
+    def measure(self, cache: Path, pairs: int) -> Result:
+        path = prepare(cache, f"graph-{self.nodes}")
+
+        def check(ours: str, theirs: str) -> None:
+            """Both counted the same ops (one line each in both listings)."""
+            counts = [
+                {tuple(line.split("\t")[-2:]) for line in Path(output).read_text().splitlines()}
+                for output in (ours, theirs)
+            ]
+            missing = {one for one in counts[1] if len(one) == 2} - counts[0]
+            if missing:
+                raise Failed(f"ckpttool did not count {sorted(missing)[:3]}")
+
+        comparison = compare(
+            [*CKPTTOOL, "inspect", path, "--graph"], _theirs("import_graph.py", path), pairs, check
+        )
+        target, misses = _judge(comparison, self.times, None)
+        size = Path(path).stat().st_size / MB
+        work = f"`inspect --graph`, {self.nodes:,} nodes, {size:.0f} MB"
+        return Result(work, comparison, target, f"{comparison.times:.1f}×", tuple(misses))
+
+
 WORKS: tuple[Work, ...] = (
     Help(),
     List("list-10", "names-10", 10, times=40),
@@ -247,6 +277,7 @@ WORKS: tuple[Work, ...] = (
     List("list-1m", "names-1000000", 1_000_000, times=12, memory_mb=110),
     LoadRows(),
     Verify(),
+    InspectGraph(),
     Stats(),
     Diff("diff", "moved-2"),
     Diff("diff-same", "moved-1"),
