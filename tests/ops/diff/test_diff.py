@@ -252,6 +252,19 @@ def test_from_python(fixtures_dir: Path) -> None:
         ckpttool.diff(fixtures_dir / "mlp-v1", fixtures_dir / "mlp-v1", regex="[")
 
 
+def test_one_model_in_three_files_of_keras(fixtures_dir: Path) -> None:
+    """Weights are found by name; state that one file only numbers, by its values."""
+    pytest.importorskip("h5py")
+    folder = fixtures_dir / "keras-files"
+    assert diff(folder / "keras3.keras", folder / "keras3.weights.h5").same
+    found = diff(folder / "keras3.h5", folder / "keras3.keras")
+    assert not found.values
+    assert "model" not in found.by_kind()
+    slots = {pair.a: pair.b for pair in found.suggestions if pair.same_values}
+    assert slots["adam/batch_normalization_beta_average"] == "optimizer/9"
+    assert len(slots) > 20
+
+
 def test_one_model_in_two_formats(tmp_path: Path) -> None:
     """D17: a V1 and a V2 checkpoint of one graph are the same, whatever the format."""
     tf = pytest.importorskip("tensorflow")
