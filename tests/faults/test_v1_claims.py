@@ -33,14 +33,15 @@ def test_floats_of_any_size_are_streamed(run_cli: RunCli, tmp_path: Path) -> Non
     rows = 150 * MIB // 4096
     values = entry(b"v", [FULL, FULL], encode_field(5, bytes(150 * MIB)))
     path = write(tmp_path / "m", [meta(b"v", 1, (rows, 1024), [[FULL, FULL]])], values)
-    for arguments in (
+    commands: list[list[str]] = [
         ["list", path],
         ["inspect", path],
         ["load", path, "v[5:7, 0:3]"],
         ["verify", path],
-        ["repartition", path, tmp_path / "new", "--slice", "v=axis1:2"],
-        ["load", path, "v", "-o", tmp_path / "v.npy"],
-    ):
+        ["repartition", path, f"{tmp_path}/new", "--slice", "v=axis1:2"],
+        ["load", path, "v", "-o", f"{tmp_path}/v.npy"],
+    ]
+    for arguments in commands:
         done = run_cli(arguments, memory_mb=MEMORY)
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "v.npy").stat().st_size > 150 * MIB
