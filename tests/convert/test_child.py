@@ -11,13 +11,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ckpttool.convert.child import Bounds, last_lines, run_task
-from ckpttool.errors import CkpttoolError, ConversionError, LimitError, UnsupportedError
+from ckpttool.errors import (
+    CkpttoolError,
+    ConversionError,
+    ConverterMissingError,
+    LimitError,
+    UnsupportedError,
+)
 from ckpttool.limits import Limits
 from tests.support.command import ROOT, clean_environment
 
@@ -41,6 +48,10 @@ def wait_until(true: Callable[[], bool], seconds: float = 60) -> None:
     while not true():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def is_gone(pid: int) -> bool:
+    return not is_alive(pid)
 
 
 def is_alive(pid: int) -> bool:
@@ -78,6 +89,13 @@ def test_any_other_error_is_a_failed_conversion(tmp_path: Path) -> None:
     assert "Traceback" in (tmp_path / "log").read_text()
 
 
+def test_a_library_that_is_not_installed(tmp_path: Path) -> None:
+    with pytest.raises(ConverterMissingError) as caught:
+        run(tmp_path, "missing")
+    assert caught.value.exit_code == 50
+    assert caught.value.hint == "pip install tf2onnx"
+
+
 @pytest.mark.parametrize(
     ("do", "said"),
     [
@@ -102,7 +120,7 @@ def test_a_child_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> No
     assert caught.value.id == "converter-timeout"
     started = map(int, pids.read_text().split()) if pids.exists() else ()
     for pid in started:  # on a slow machine it may have started nothing yet
-        wait_until(lambda pid=pid: not is_alive(pid))
+        wait_until(partial(is_gone, pid))
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="memory is watched on Linux")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def test_a_target_by_name_or_by_ending() -> None:
 
 
 def test_every_setting_is_some_target_s_and_the_others_refuse_it() -> None:
-    changed = {
+    changed: dict[str, Any] = {
         "quantize": "int8",
         "calibration": "data.npz",
         "io_dtype": "int8",

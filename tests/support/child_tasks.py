@@ -29,6 +29,8 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
             )
         case "fail":
             raise ValueError("first line\nsecond line")
+        case "missing":
+            raise ModuleNotFoundError("No module named 'tf2onnx'", name="tf2onnx")
         case "abort":
             os.abort()
         case "crash":

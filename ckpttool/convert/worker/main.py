@@ -15,9 +15,26 @@ from importlib import import_module
 
 from ckpttool.convert.child import Answer, Failure
 from ckpttool.convert.wire import encode
-from ckpttool.errors import CkpttoolError, ConversionError, LimitError, missing_package
+from ckpttool.errors import (
+    CkpttoolError,
+    ConversionError,
+    ConverterMissingError,
+    LimitError,
+)
 
 __all__ = ["main"]
+
+#: Import name → distribution, of what a source or a target may need.
+_OPTIONAL = {
+    "ai_edge_litert": "ai-edge-litert",
+    "h5py": "h5py",
+    "keras": "keras",
+    "onnx": "onnx",
+    "onnxruntime": "onnxruntime",
+    "tensorflow": "tensorflow",
+    "tf2onnx": "tf2onnx",
+    "tf_keras": "tf_keras",
+}
 
 
 def main(task: str, answer_path: str) -> None:
@@ -51,11 +68,14 @@ def _answer(task: str, job: bytes) -> Answer:
         return Answer(failure=Failure.of(_out_of_memory()))
     except Exception as error:  # noqa: BLE001 - whatever a library raises is its failure
         traceback.print_exc()
-        missing = missing_package(error) if isinstance(error, ModuleNotFoundError) else None
-        return Answer(failure=Failure.of(missing or _failed(error)))
+        return Answer(failure=Failure.of(_failed(error)))
 
 
-def _failed(error: Exception) -> ConversionError:
+def _failed(error: Exception) -> CkpttoolError:
+    if isinstance(error, ModuleNotFoundError) and (name := _OPTIONAL.get(error.name or "")):
+        return ConverterMissingError(
+            f"this conversion needs {name}", why="not installed here", hint=f"pip install {name}"
+        )
     lines = [line.strip() for line in str(error).split("\n") if line.strip()]
     said = " ".join(lines)[:500] or "it says nothing more"
     return ConversionError("the conversion failed", why=f"{type(error).__name__}: {said}")

@@ -1,0 +1,66 @@
+"""Keras files that ask for code are refused before Keras sees them (FAULTS 20)."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckpttool.convert.worker.keras_safety import require_no_code
+from ckpttool.errors import CkpttoolError, LimitError, UnsafeError
+from ckpttool.limits import Limits
+
+DENSE = {"module": "keras.layers", "class_name": "Dense", "config": {"units": 2}}
+
+
+def model(*layers: dict[str, Any]) -> str:
+    return json.dumps({"class_name": "Sequential", "config": {"layers": list(layers)}})
+
+
+def archive(path: Path, config: str) -> str:
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("config.json", config)
+    return str(path)
+
+
+def hdf5(path: Path, config: str | None) -> str:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(path, "w") as file:
+        if config is not None:
+            file.attrs["model_config"] = config
+    return str(path)
+
+
+@pytest.mark.parametrize("write", [archive, hdf5])
+@pytest.mark.parametrize(
+    ("layer", "named"),
+    [
+        ({"class_name": "Lambda", "config": {"function": ["4wEA", None, None]}}, "Lambda"),
+        ({"class_name": "Dense", "config": {"activation": {"class_name": "__lambda__"}}}, "lambda"),
+        ({"module": "os", "class_name": "function", "config": "system"}, "the module os"),
+        ({"module": "kerasish.layers", "class_name": "Dense"}, "the module kerasish.layers"),
+    ],
+)
+def test_code_is_refused(write: Any, layer: dict[str, Any], named: str, tmp_path: Path) -> None:
+    require_no_code(write(tmp_path / "good", model(DENSE)), Limits())
+    with pytest.raises(UnsafeError) as caught:
+        require_no_code(write(tmp_path / "bad", model(DENSE, {"config": [layer]})), Limits())
+    assert (caught.value.exit_code, caught.value.id) == (22, "keras-code")
+    assert named in caught.value.why
+    assert "--model" in caught.value.hint
+
+
+def test_weights_alone_ask_for_nothing(tmp_path: Path) -> None:
+    require_no_code(hdf5(tmp_path / "w.h5", None), Limits())
+
+
+def test_a_configuration_that_is_none(tmp_path: Path) -> None:
+    for config in ("[" * 100_000, "not json", "[]"):
+        with pytest.raises(CkpttoolError) as caught:
+            require_no_code(archive(tmp_path / "m.keras", config), Limits())
+        assert caught.value.id == "keras-config"
+    with pytest.raises(LimitError):
+        require_no_code(archive(tmp_path / "m.keras", " " * 101), Limits(keras_config_bytes=100))
