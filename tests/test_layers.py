@@ -44,6 +44,7 @@ THIRD_PARTY = {
     "worker": {
         "ai_edge_litert",
         "google",
+        "h5py",
         "keras",
         "ml_dtypes",
         "numpy",
