@@ -8,6 +8,8 @@ graph, which are most of the bytes, are read when they are asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 from ckpttool.errors import LimitError
@@ -124,7 +126,8 @@ class Asset(NamedTuple):
     filename: str
 
 
-class MetaGraph(NamedTuple):
+@dataclass(frozen=True)
+class MetaGraph:
     """A parsed ``MetaGraphDef``.
 
     Attributes:
@@ -154,7 +157,11 @@ class MetaGraph(NamedTuple):
     objects: Place | None
 
     def graph(self) -> Graph:
-        """Its graph; raises as ``parse_graph``."""
+        """Its graph, which is read once; raises as ``parse_graph``."""
+        return self._graph
+
+    @cached_property
+    def _graph(self) -> Graph:
         return parse_graph(self.source, *self.graph_place, self.limits)
 
     def variables(self) -> Iterator[VariableInfo]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ckpttool.sources.address import Resolved
     from ckpttool.sources.graph_analysis import GraphAnalysis
     from ckpttool.storage import Directory
-    from ckpttool.storage.base import FileStat, ReadableFile
+    from ckpttool.storage.base import FileStat
 
 __all__ = ["GraphReport", "MetaReport", "Writer", "report_graph"]
 
@@ -101,7 +101,12 @@ class GraphReport:
 
 
 def report_graph(
-    directory: Directory, resolved: Resolved, limits: Limits, *, analyse: bool
+    directory: Directory,
+    resolved: Resolved,
+    limits: Limits,
+    *,
+    analyse: bool,
+    content: GraphFile | None = None,
 ) -> GraphReport | None:
     """The graph of what an address came to; None where there is none.
 
@@ -110,6 +115,7 @@ def report_graph(
         resolved: what it came to.
         limits: bounds on what the file may claim.
         analyse: whether to look at its nodes; then there has to be one that can be read.
+        content: what is in the file, where a source has read it already.
 
     Raises:
         NotFoundError: id ``graph-missing``, with ``analyse``.
@@ -124,8 +130,13 @@ def report_graph(
         path = join(home.path, stat.name)
         report = GraphReport(path, stat.size, resolved.kind not in {"graph", "savedmodel"})
         try:
-            with closing(home.open(stat.name)) as file:
-                report = _read(report, file, limits, analyse)
+            if content is not None:
+                report = _read(report, content, analyse)
+            else:
+                from ckpttool.formats.graph_file import read_graph_file
+
+                with closing(home.open(stat.name)) as file:
+                    report = _read(report, read_graph_file(file, limits), analyse)
             if report.message == "SavedModel":
                 report = replace(report, fingerprint=_fingerprint(home))
         except CkpttoolError as error:
@@ -157,10 +168,7 @@ def _candidates(home: Directory, resolved: Resolved, *, text: bool) -> Iterator[
             yield stat
 
 
-def _read(report: GraphReport, file: ReadableFile, limits: Limits, analyse: bool) -> GraphReport:
-    from ckpttool.formats.graph_file import read_graph_file
-
-    found = read_graph_file(file, limits)
+def _read(report: GraphReport, found: GraphFile, analyse: bool) -> GraphReport:
     metas = found.metas
     analyses = tuple(_analyses(found)) if analyse else ()
     return replace(

@@ -210,7 +210,7 @@ def _report(
                 directory, resolved.prefix, level="quick", jobs=1, limits=limits, progress=None
             )
             problems, names = checked.findings, checked.names
-        found = _graph(directory, resolved, graph=graph, limits=limits)
+        found = _graph(source, directory, resolved, graph=graph, limits=limits)
         if found is not None:
             problems = (*problems, *found.problems)
     return CheckpointReport(
@@ -230,7 +230,7 @@ def _report(
 
 
 def _graph(
-    directory: Directory, resolved: Resolved, *, graph: bool, limits: Limits
+    source: Source, directory: Directory, resolved: Resolved, *, graph: bool, limits: Limits
 ) -> GraphReport | None:
     """The graph of a checkpoint; its reader is imported only where there is one."""
     if not graph and resolved.kind in {"checkpoint", "run", "tf-v1"}:
@@ -240,8 +240,10 @@ def _graph(
     elif resolved.kind in _MODELS or (not graph and resolved.kind not in {"graph", "savedmodel"}):
         return None
     from ckpttool.ops.graph_report import report_graph
+    from ckpttool.sources.graph import FrozenGraphSource, MetaGraphSource
 
-    return report_graph(directory, resolved, limits, analyse=graph)
+    content = source.content if isinstance(source, FrozenGraphSource | MetaGraphSource) else None
+    return report_graph(directory, resolved, limits, analyse=graph, content=content)
 
 
 def _first(source: Source) -> str:

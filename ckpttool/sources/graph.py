@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from ckpttool.errors import CkpttoolError, IncompleteError, LimitError
 from ckpttool.formats.dtypes import BY_NAME
 from ckpttool.formats.graph_file import GraphFile, read_graph_file
-from ckpttool.formats.graphdef import Graph
 from ckpttool.formats.tensor_proto import Tensor
 from ckpttool.model import Variable, numel
 from ckpttool.sources.base import Extent, Read
@@ -53,7 +52,7 @@ def open_resolved(resolved: Resolved, limits: Limits) -> FrozenGraphSource | Met
     try:
         content = read_graph_file(file, limits)
         if content.graph is not None:
-            return FrozenGraphSource(directory, file, resolved, limits, content.graph)
+            return FrozenGraphSource(directory, file, resolved, limits, content)
         return MetaGraphSource(directory, file, resolved, limits, content)
     except BaseException:
         file.close()
@@ -86,18 +85,19 @@ class FrozenGraphSource(_GraphSource):
         file: ReadableFile,
         resolved: Resolved,
         limits: Limits,
-        graph: Graph,
+        content: GraphFile,
     ) -> None:
         super().__init__(directory, file, resolved, limits, "frozen-graph")
-        self.graph = graph
+        self.content = content
         self._tensors: dict[str, Tensor] = {}
         self.publish(self._constants())
 
     def _constants(self) -> Iterator[Variable]:
-        for node in self.graph.nodes:
+        graph = self.content.main_graph()
+        for node in graph.nodes:
             if node.op != "Const" or node.name in self._tensors:
                 continue
-            tensor = self.graph.attrs(node).tensor("value")
+            tensor = graph.attrs(node).tensor("value")
             if tensor is None:
                 continue
             self._tensors[node.name] = tensor
