@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from contextlib import AbstractContextManager
 
+from ckpttool.errors import CorruptError
 from ckpttool.formats import wire
 from ckpttool.formats.graph_errors import graph_malformed, naming_graph
 from ckpttool.formats.long_message import AT_HAND, MessageBytes, fields_of
@@ -20,6 +21,7 @@ __all__ = ["Attrs", "read_attrs"]
 
 _ATTR = 5  # of NodeDef
 _KEY, _VALUE = 1, 2  # of an entry of the map
+_ATTR_TAG, _KEY_TAG, _VALUE_TAG = 0x2A, 0x0A, 0x12
 _LIST, _BYTES, _INT, _FLOAT, _BOOL, _TYPE, _SHAPE, _TENSOR, _FUNC = 1, 2, 3, 4, 5, 6, 7, 8, 10
 _FUNC_NAME = 1  # of NameAttrList
 
@@ -30,6 +32,11 @@ def read_attrs(source: MessageBytes, start: int, end: int) -> Attrs:
     Raises:
         CorruptError: id ``graph-malformed``.
     """
+    if end - start <= AT_HAND:
+        # Thousands of nodes are asked for theirs: one read, and one loop over its bytes.
+        places = _places_at_hand(source.get(start, end), start)
+        if places is not None:
+            return Attrs(source, places)
     found: dict[str, tuple[int, int]] = {}
     with naming_graph(source.path, f"an attribute of the node at byte {start}"):
         for number, _, entry in fields_of(source, start, end):
@@ -45,6 +52,33 @@ def read_attrs(source: MessageBytes, start: int, end: int) -> Attrs:
                     key = source.get(*place).decode("utf-8", "surrogateescape")
             found[key] = value
     return Attrs(source, found)
+
+
+def _places_at_hand(data: bytes, base: int) -> dict[str, tuple[int, int]] | None:
+    """Where the attributes lie of a node as TensorFlow writes it; None of any other."""
+    found: dict[str, tuple[int, int]] = {}
+    at, end = 0, len(data)
+    try:
+        while at < end:
+            tag, size = data[at], data[at + 1]
+            at += 2
+            if size >= 0x80:
+                size, at = wire.read_varint(data, at - 1, end)
+            if tag & 7 != wire.LENGTH or tag >= 0x80 or at + size > end:
+                return None
+            if tag == _ATTR_TAG:
+                length, value = data[at + 1], at + 2 + data[at + 1]
+                if data[at] != _KEY_TAG or data[value] != _VALUE_TAG or length >= 0x80:
+                    return None
+                extent, start = wire.read_varint(data, value + 1, end)
+                if start + extent != at + size:
+                    return None
+                key = data[at + 2 : value].decode("utf-8", "surrogateescape")
+                found[key] = base + start, base + start + extent
+            at += size
+    except (IndexError, CorruptError):
+        return None
+    return found
 
 
 class Attrs:
@@ -160,11 +194,20 @@ class Attrs:
         """The last field of a kind, which is the one that counts."""
         found: int | tuple[int, int] | None = None
         place = self._places.get(name)
-        if place is not None:
-            with self._naming(name):
-                for number, _, value in fields_of(self._source, *place):
+        if place is None:
+            return None
+        start, end = place
+        with self._naming(name):
+            if end - start <= AT_HAND:
+                for number, _, value in wire.fields(self._source.get(start, end)):
                     if number == kind:
                         found = value
+                if isinstance(found, tuple):
+                    return start + found[0], start + found[1]
+                return found
+            for number, _, value in fields_of(self._source, start, end):
+                if number == kind:
+                    found = value
         return found
 
     def _fields(self, name: str, data: bytes) -> list[tuple[int, int | tuple[int, int]]]:

@@ -197,9 +197,7 @@ def _analyses(found: GraphFile) -> Iterator[GraphAnalysis]:
     if found.graph is not None:
         yield analyse_graph(found.graph)
     for meta in found.metas:
-        graph = meta.graph()
-        variables = tuple(meta_variables(meta, graph))
-        yield replace(analyse_graph(graph), variables=variables)
+        yield analyse_graph(meta.graph(), meta_variables(meta, meta.graph()))
 
 
 def _writer(found: GraphFile, analyses: tuple[GraphAnalysis, ...]) -> Writer:

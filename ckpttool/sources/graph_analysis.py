@@ -110,8 +110,12 @@ class GraphAnalysis:
     min_consumer: int
 
 
-def analyse_graph(graph: Graph) -> GraphAnalysis:
+def analyse_graph(graph: Graph, variables: Iterable[GraphVariable] | None = None) -> GraphAnalysis:
     """Look at a whole graph.
+
+    Args:
+        graph: the graph.
+        variables: what is known of them; None: as `graph_variables` gives them.
 
     Raises:
         CorruptError: id ``graph-malformed``: an attribute that is looked at is malformed.
@@ -129,7 +133,7 @@ def analyse_graph(graph: Graph) -> GraphAnalysis:
         tuple(finder.placeholder(place) for place in finder.placeholders),
         tuple(finder.inputs(outputs)),
         tuple(finder.tensor(place) for place in outputs),
-        tuple(graph_variables(graph)),
+        tuple(graph_variables(graph) if variables is None else variables),
         training_signs(graph, topology),
         tuple(unknown_ops(op for op in ops if op not in functions)),
         graph.producer,
