@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ckpttool.errors import (
+    ChangedError,
     CkpttoolError,
     CorruptError,
     ForeignFormatError,
@@ -99,7 +100,7 @@ def diff(
     Raises:
         UsageError: a tolerance that is negative or no number; not one of B and a graph; the
             values of a graph; id ``bad-regex``.
-        ChangedError: another program changed a side meanwhile.
+        ChangedError: another program changed a side meanwhile, and did so again.
         CkpttoolError: as ``open_source``; an index that cannot be read.
     """
     tolerance = Tolerance(rtol, atol)
@@ -116,18 +117,20 @@ def diff(
         from ckpttool.ops.diff.graph import diff_graph
 
         return diff_graph(a, asked, level=level or "meta", names=names, want=want, limits=limits)
-    with (
-        open_source(os.fsdecode(a), limits) as left,
-        open_source(os.fsdecode(b), limits) as right,
-    ):
-        run = _Diff(
-            _Side(left, want, names),
-            _Side(right, want, names),
-            level or "values",
-            tolerance,
-            progress,
-        )
-        return run.result()
+    addresses = os.fsdecode(a), os.fsdecode(b)
+
+    def compared() -> DiffResult:
+        with (
+            open_source(addresses[0], limits) as left,
+            open_source(addresses[1], limits) as right,
+        ):
+            sides = _Side(left, want, names), _Side(right, want, names)
+            return _Diff(*sides, level or "values", tolerance, progress).result()
+
+    try:
+        return compared()
+    except ChangedError:  # a trainer saved meanwhile: what is there now is compared
+        return compared()
 
 
 def _require_question(
@@ -288,7 +291,7 @@ class _Diff:
 
     def _read(self, nbytes: int) -> None:
         self._done += nbytes
-        if self._progress is not None:
+        if nbytes and self._progress is not None:
             self._progress(self._done, self._total)
 
     def _warnings(self) -> Iterable[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import ckpttool
 from ckpttool.cli.screen import Screen
 from ckpttool.cli.views.diff import DiffView
-from ckpttool.errors import NotFoundError, UsageError
+from ckpttool.errors import ChangedError, NotFoundError, UsageError
 from ckpttool.ops.diff.run import diff
 from tests.ops.diff.test_values import bundle
 from tests.support.command import RunCli
@@ -250,6 +251,35 @@ def test_from_python(fixtures_dir: Path) -> None:
         ckpttool.diff(fixtures_dir / "mlp-v1", fixtures_dir / "nowhere")
     with pytest.raises(UsageError):
         ckpttool.diff(fixtures_dir / "mlp-v1", fixtures_dir / "mlp-v1", regex="[")
+
+
+def test_a_side_that_is_saved_anew_meanwhile_is_compared_anew(tmp_path: Path) -> None:
+    a, b = model(tmp_path / "a"), model(tmp_path / "b")
+    fresh = model(tmp_path / "fresh", seed=7)
+    contents = [
+        [Path(f"{prefix}{end}").read_bytes() for end in (".index", ".data-00000-of-00001")]
+        for prefix in (fresh, a)
+    ]
+    saves: list[int] = []
+
+    def save(number: int) -> None:
+        for end, content in zip(
+            (".index", ".data-00000-of-00001"), contents[number % 2], strict=True
+        ):
+            Path(f"{b}{end}").write_bytes(content)
+            os.utime(f"{b}{end}", (number + 1, number + 1))  # clocks may be coarse
+        saves.append(number)
+
+    def once(*_: int) -> None:
+        if not saves:
+            save(0)
+
+    def always(*_: int) -> None:
+        save(len(saves))
+
+    assert len(diff(a, b, progress=once).values) == 13
+    with pytest.raises(ChangedError):  # one more try is made, and no third
+        diff(a, b, progress=always)
 
 
 def test_one_model_in_three_files_of_keras(fixtures_dir: Path) -> None:
