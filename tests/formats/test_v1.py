@@ -304,3 +304,20 @@ def test_messages_put_together_from_pieces() -> None:
     found = V1Elements("v", value, BY_NAME["int32"], 3, Limits())
     assert found.decoded() == struct.pack("<3i", 1, 2, 3)
     assert header([], b"") == encode_field(1, encode_field(2, b""))
+
+
+@given(st.binary(max_size=60), st.sampled_from(list(BY_NAME)), st.integers(0, 5))
+def test_any_bytes_in_a_slice(data: bytes, dtype: str, count: int) -> None:
+    value = Value(MemoryBytes(data, "file"), 0, len(data))
+    with suppress(CkpttoolError):  # of any other kind none is raised
+        found = V1Elements("v", value, BY_NAME[dtype], count, Limits())
+        if dtype == "string":
+            assert len(found.strings()) == count
+        else:
+            assert len(found.decoded()) == count * BY_NAME[dtype].size
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_as_what_there_is(data: bytes) -> None:
+    with suppress(CkpttoolError):
+        assert all(tensor.slices for tensor in opened(table([(b"", data)])).tensors)
