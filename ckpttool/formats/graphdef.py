@@ -59,6 +59,10 @@ class Node(NamedTuple):
     end: int
 
 
+#: What ``Node(...)`` does, at half the price; there may be a million.
+_new_node = tuple.__new__
+
+
 class Function(NamedTuple):
     """A function of the library: its nodes name their inputs in a way of their own."""
 
@@ -201,10 +205,21 @@ class _Parser:
             raise graph_malformed(
                 self._source.path, f"the node at byte {start} has no {'op' if name else 'name'}"
             )
-        self._count_inputs(len(inputs))
+        self._inputs_left -= len(inputs)
+        if self._inputs_left < 0:
+            raise self._too_many("inputs, functions and arguments", _INPUTS_A_NODE)
         if end - start > _SHORT:
             self._count_text(len(name) + len(device) + sum(map(len, inputs)))
-        return Node(_decode(name), self._word(op), inputs, self._word(device), start, end)
+        words = self._words
+        fields = (
+            name.decode("utf-8", "surrogateescape"),
+            words.get(op) or self._word(op),
+            inputs,
+            (words.get(device) or self._word(device)) if device else "",
+            start,
+            end,
+        )
+        return _new_node(Node, fields)
 
     def _node_at_hand(
         self, data: bytes, at: int, end: int, base: int
