@@ -12,7 +12,7 @@ from typing import Literal
 from ckpttool.convert.ports import Signature
 from ckpttool.convert.request import Request
 
-__all__ = ["Case", "GraphKind", "Job", "Made", "Origin"]
+__all__ = ["Case", "Execution", "GraphKind", "Job", "Made", "Origin", "Ran"]
 
 GraphKind = Literal["graph", "savedmodel", "model", "keras"]
 
@@ -93,4 +93,42 @@ class Made:
     unchecked: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
     facts: dict[str, object] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """What the task ``execute`` is to do: run a result on the inputs of the reference.
+
+    Attributes:
+        target: its kind.
+        path: where it lies.
+        signatures: what it should take and give.
+        cases: the reference.
+        folder: a directory for its outputs.
+    """
+
+    target: str
+    path: str
+    signatures: tuple[Signature, ...]
+    cases: tuple[Case, ...]
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """The answer: what the result computed.
+
+    Attributes:
+        cases: for each case of the reference that it could run, a file of ``out:NAME``
+            members, under the reference's names; ``path`` of the reference's case is the key.
+        problems: why it is no equal of the reference, whatever it computes: signatures,
+            inputs or outputs that are missing, and what raised an error.
+        notes: how names that differ were matched.
+        versions: the runtime and its version.
+    """
+
+    cases: dict[str, str] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
