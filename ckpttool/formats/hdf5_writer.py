@@ -8,7 +8,7 @@ attribute ``name``. Imports h5py and numpy inside; knows no source and no path.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ckpttool.errors import CorruptError
@@ -93,8 +93,14 @@ def write_hdf5(arrays: Sequence[NamedArray], file: BinaryIO) -> None:
     """
     check_hdf5(arrays)
     paths = hdf5_paths([array.name for array in arrays])
+    watched = _Watched(file)
     try:
-        offsets = _lay_out(arrays, paths, file)
+        offsets = _lay_out(arrays, paths, watched)
+    except (OSError, AttributeError, RuntimeError):  # what HDF5 makes of the system's
+        if watched.error is None:
+            raise
+        raise_os_error(watched.error, "cannot write the HDF5 file")
+    try:
         for array, (offset, nbytes) in zip(arrays, offsets, strict=True):
             if nbytes:
                 _fill(array, file, offset, nbytes)
@@ -102,8 +108,28 @@ def write_hdf5(arrays: Sequence[NamedArray], file: BinaryIO) -> None:
         raise_os_error(error, "cannot write the HDF5 file")
 
 
+class _Watched:
+    """A file that remembers the system's first error, for HDF5 hides it behind others."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.error: OSError | None = None
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        call: Callable[..., object] = getattr(self._file, name)
+
+        def remembering(*arguments: object) -> object:
+            try:
+                return call(*arguments)
+            except OSError as error:
+                self.error = self.error or error
+                raise
+
+        return remembering
+
+
 def _lay_out(
-    arrays: Sequence[NamedArray], paths: Sequence[str], file: BinaryIO
+    arrays: Sequence[NamedArray], paths: Sequence[str], file: _Watched
 ) -> list[tuple[int, int]]:
     """Make everything but the numbers; where those of each array go, and how many bytes."""
     import h5py

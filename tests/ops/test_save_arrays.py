@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -135,3 +136,24 @@ def test_an_array_of_a_file_goes_into_another_format(fixtures_dir: Path, tmp_pat
                 variable = source.find(name)
                 expected = source.read(variable, Selection.whole(variable.shape or ()))
                 assert found[name].tolist() == expected.astype(found[name].dtype).tolist()
+
+
+@pytest.mark.parametrize("size", [0, 10**5])
+@pytest.mark.parametrize("suffix", ["safetensors", "h5", "npz"])
+def test_a_full_disk_leaves_no_file(
+    tmp_path: Path, suffix: str, size: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The system refuses what goes past a limit on the size of files, as a full disk does."""
+    pytest.importorskip("h5py")
+    np.savez(tmp_path / "source.npz", x=np.zeros(10**6, np.float32))
+    (tmp_path / "out").mkdir()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        out = tmp_path / "out" / f"x.{suffix}"
+        code = main(["load", str(tmp_path / "source.npz"), "x", "-o", str(out)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert code == 41
+    assert "no-space" in capsys.readouterr().err
+    assert not list((tmp_path / "out").iterdir())
