@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple, NoReturn
 
 from ckpttool.errors import CorruptError, IncompleteError, UnsupportedError
-from ckpttool.formats.bounds import require_within, require_count, require_shape
+from ckpttool.formats.bounds import require_count, require_shape, require_within
 from ckpttool.formats.json_text import parse_json
 from ckpttool.formats.safetensors_dtypes import BY_WORD, SafetensorsType
 from ckpttool.limits import Limits
