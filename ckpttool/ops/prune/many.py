@@ -15,7 +15,7 @@ from ckpttool.limits import Limits
 from ckpttool.ops.prune.execute import PruneResult, apply_plan
 from ckpttool.ops.prune.facts import Request
 from ckpttool.ops.prune.plan import PrunePlan, plan_prune
-from ckpttool.policy.retention import check_retention
+from ckpttool.policy.settings import check_retention
 from ckpttool.sources.filenames import join
 from ckpttool.storage import open_directory
 

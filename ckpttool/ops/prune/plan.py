@@ -17,7 +17,7 @@ from ckpttool.ops.prune.removal import Removal
 from ckpttool.ops.prune.state_change import activity, without
 from ckpttool.ops.prune.survey import Survey, leftover_removal, removal_of, survey
 from ckpttool.policy.facts import Decision, Outcome, Reason
-from ckpttool.policy.retention import check_retention
+from ckpttool.policy.settings import check_retention
 from ckpttool.storage import open_directory
 from ckpttool.storage.base import FileStat
 from ckpttool.storage.local import LocalDirectory

@@ -16,7 +16,7 @@ from ckpttool.ops.prune.facts import Request
 from ckpttool.ops.prune.plan import PrunePlan, StateChange
 from ckpttool.ops.prune.removal import decode_json, encode_json, removals_from, removals_to
 from ckpttool.policy.facts import Outcome, Retention
-from ckpttool.policy.retention import check_numbers
+from ckpttool.policy.settings import check_numbers
 from ckpttool.storage import open_directory
 from ckpttool.storage.base import FileStat
 
