@@ -66,11 +66,14 @@ class Case:
 
     ``path`` is an ``.npz`` with ``in:NAME`` and ``out:NAME`` members. bfloat16 and float8
     are float32 there, which holds them exactly; strings are NumPy's ``S`` arrays.
+    ``label:NAME`` is the right answer for an output, where data with labels were given.
+    ``precision`` is the narrow dtype with which the graph computes, empty elsewhere.
     """
 
     signature: str
     batch: int | None
     path: str
+    precision: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,7 @@ class Made:
         signatures: the result's.
         warnings: what a person should know.
         cases: the reference, empty where none was wanted, or none could be made.
+        reference: the signatures of what it is of.
         unchecked: which signatures have no reference and why; empty where all have one.
         seconds: what was done → how long it took.
         facts: what else the target tells for the report.
@@ -90,6 +94,7 @@ class Made:
     signatures: tuple[Signature, ...]
     warnings: tuple[str, ...] = ()
     cases: tuple[Case, ...] = ()
+    reference: tuple[Signature, ...] = ()
     unchecked: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
     facts: dict[str, object] = field(default_factory=dict)

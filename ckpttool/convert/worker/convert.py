@@ -39,17 +39,22 @@ def _convert(job: Job) -> Made:
     cases: tuple[Case, ...] = ()
     unchecked = ""
     with closing(program):
+        reference = tuple(one.signature for one in program.functions)
+        written = Written(reference)
+        if not job.request.check.only:
+            with timed("convert"):
+                written = writer.write(program, job.artefact, job.request.settings)
         if job.cases is not None:
+            # Only now: a run may change the variables of the original.
             from ckpttool.convert.worker.reference import record
 
             with timed("reference"):
                 cases, unchecked = record(program, job.cases, job.request)
-        with timed("convert"):
-            written: Written = writer.write(program, job.artefact, job.request.settings)
     return Made(
         written.signatures,
         (*program.warnings, *written.warnings),
         cases,
+        reference,
         unchecked,
         seconds,
         dict(written.facts),

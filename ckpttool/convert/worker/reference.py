@@ -1,21 +1,25 @@
 """The reference of the check: what the restored original computes, written to files.
 
 Each case is an ``.npz`` of ``in:NAME`` and ``out:NAME``, the form of ``job.Case``, which
-any NumPy can read without pickles.
+any NumPy can read without pickles. The inputs are given (``given_data.py``) or made up
+(``feeds.py``); a function that gives other values each time is no reference.
 """
 
 from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from ckpttool.convert.job import Case
+from ckpttool.convert.metrics import compare
 from ckpttool.convert.request import Request
-from ckpttool.convert.worker.feeds import make_feeds
+from ckpttool.convert.worker.feeds import OPEN_SIZES, make_feeds
+from ckpttool.convert.worker.given_data import GivenData, read_given
+from ckpttool.convert.worker.graph_facts import GraphFacts, facts_of
 from ckpttool.convert.worker.program import Function, Program
-from ckpttool.errors import NotFoundError
+from ckpttool.errors import CkpttoolError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,6 +28,16 @@ __all__ = ["plain_array", "record", "save_case"]
 
 #: Two sizes, so that a result in which one of them was baked is found out.
 _BATCHES = (2, 3)
+#: An NRMSE that sums in another order do not reach; what is over it is chance in the graph.
+_SAME = 1e-5
+#: Random operations that are named.
+_NAMED = 3
+
+
+class _Run(NamedTuple):
+    batch: int | None
+    feeds: dict[str, np.ndarray]
+    outputs: dict[str, np.ndarray]
 
 
 def record(program: Program, folder: str, request: Request) -> tuple[tuple[Case, ...], str]:
@@ -35,37 +49,55 @@ def record(program: Program, folder: str, request: Request) -> tuple[tuple[Case,
         request: its check says with what.
 
     Returns:
-        The cases, and which signatures have none and why: some take no made-up inputs.
+        The cases, and which signatures have none and why: some take no made-up inputs, some
+        give other values each time.
 
     Raises:
-        NotFoundError: id ``check-data``: the given data lack an input.
+        NotFoundError, UsageError: id ``check-data``: the given data do not fit.
     """
     cases: list[Case] = []
     reasons: list[str] = []
+    names = {port.name for one in program.functions for port in one.signature.inputs}
+    data = None if request.check.data is None else read_given(request.check.data, sorted(names))
     for function in program.functions:
         name = function.signature.name
+        facts = facts_of(function)
         try:
-            for batch, feeds in _feeds(function, request):
-                path = os.path.join(folder, f"case-{len(cases)}.npz")
-                save_case(path, feeds, function.run(feeds))
-                cases.append(Case(name, batch, path))
-        except Exception as error:  # TensorFlow's errors are of every class
-            if request.check.data is not None:
-                raise
+            runs = _runs(function, request, facts, data)
+            again = function.run(runs[0].feeds)
+        except CkpttoolError:
+            raise
+        except Exception as error:  # noqa: BLE001 - TensorFlow's errors are of every class
             traceback.print_exc()
-            said = str(error).strip().split("\n")[0][:300]
-            reasons.append(f"the signature {name} does not take made-up inputs ({said})")
+            said = " ".join(str(error).split())[:300]
+            which = "made-up inputs" if data is None else "these inputs"
+            reasons.append(f"the signature {name} does not take {which} ({said})")
+            if data is None:
+                reasons[-1] += "; give it real ones: --check-data FILE.npz"
+            continue
+        if _differ(runs[0].outputs, again):
+            reasons.append(_changing(name, facts))
+            continue
+        labels = {} if data is None else data.labels(function.signature)
+        for run in runs:
+            path = os.path.join(folder, f"case-{len(cases)}.npz")
+            save_case(path, run.feeds, run.outputs, labels)
+            cases.append(Case(name, run.batch, path, facts.precision))
     return tuple(cases), "; ".join(reasons)
 
 
 def save_case(
-    path: str, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
+    path: str,
+    inputs: Mapping[str, np.ndarray],
+    outputs: Mapping[str, np.ndarray],
+    labels: Mapping[str, np.ndarray] | None = None,
 ) -> None:
     """Write a case."""
     import numpy as np
 
     arrays = {f"in:{name}": plain_array(array) for name, array in inputs.items()}
     arrays |= {f"out:{name}": plain_array(array) for name, array in outputs.items()}
+    arrays |= {f"label:{name}": array for name, array in (labels or {}).items()}
     with open(path, "wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
 
@@ -82,33 +114,57 @@ def plain_array(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _feeds(
-    function: Function, request: Request
-) -> Iterator[tuple[int | None, dict[str, np.ndarray]]]:
-    check = request.check
-    if check.data is not None:
-        yield None, _given(check.data, function)
-        return
+def _runs(
+    function: Function, request: Request, facts: GraphFacts, data: GivenData | None
+) -> list[_Run]:
+    """Run a function on inputs of every batch size that is wanted.
+
+    Sizes of other open dimensions are tried until one is taken: what the graph wants of
+    them, only running it tells.
+    """
+    if data is not None:
+        feeds = data.feeds(function.signature)
+        return [_Run(None, feeds, function.run(feeds))]
     ports = function.signature.inputs
     is_open = any(port.shape and port.shape[0] is None for port in ports)
     fixed = request.settings.batch
-    if fixed is not None or not is_open:
-        yield fixed, make_feeds(function, fixed or 1, check.seed)
-        return
-    for batch in _BATCHES:
-        yield batch, make_feeds(function, batch, check.seed)
+    batches = _BATCHES if is_open and fixed is None else (fixed or 1,)
+    has_sizes = any(None in (port.shape or ())[1:] for port in ports)
+    sizes = OPEN_SIZES if has_sizes else OPEN_SIZES[:1]
+    for size in sizes:
+        try:
+            return [_made_up(function, batch, size, request, facts) for batch in batches]
+        except Exception:  # TensorFlow's errors are of every class
+            if size == sizes[-1]:
+                raise
+            traceback.print_exc()
+    raise AssertionError("the last size returns or raises")
 
 
-def _given(path: str, function: Function) -> dict[str, np.ndarray]:
-    import numpy as np
+def _made_up(
+    function: Function, batch: int, size: int, request: Request, facts: GraphFacts
+) -> _Run:
+    feeds = make_feeds(function, batch, request.check.seed, size=size, facts=facts)
+    return _Run(batch, feeds, function.run(feeds))
 
-    with np.load(path, allow_pickle=False) as data:
-        missing = [one.name for one in function.signature.inputs if one.name not in data]
-        if missing:
-            raise NotFoundError(
-                f"{path} lacks inputs",
-                why=f"there is no {', '.join(missing)}; it has {', '.join(data) or 'nothing'}",
-                hint="name the arrays as the inputs of the signature are named",
-                id="check-data",
-            )
-        return {one.name: data[one.name] for one in function.signature.inputs}
+
+def _differ(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -> bool:
+    """Whether two runs on the same inputs gave other values."""
+    for name, array in first.items():
+        one, other = plain_array(array), plain_array(second[name])
+        if one.shape != other.shape:
+            return True
+        figures = compare(one, other)
+        is_real = one.dtype.kind in "fc"
+        if figures.nonfinite or (is_real and (figures.nrmse or 0.0) > _SAME):
+            return True
+        if not is_real and figures.equal < 1.0:
+            return True
+    return False
+
+
+def _changing(name: str, facts: GraphFacts) -> str:
+    said = f"the signature {name} gives other values each time it is run"
+    if facts.random:
+        said += f", by {', '.join(facts.random[:_NAMED])}"
+    return f"{said}; nothing can be compared with that"
