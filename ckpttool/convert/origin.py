@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ckpttool.convert.job import Origin
-from ckpttool.errors import NoGraphError, UnsupportedError
+from ckpttool.errors import NoGraphError, UnsupportedError, UsageError
 from ckpttool.limits import Limits
 from ckpttool.sources.address import Resolved, resolve
 from ckpttool.sources.filenames import graph_name, join
@@ -41,6 +41,7 @@ def find_origin(request: Request, limits: Limits) -> Origin:
     from ckpttool.convert.graph_origin import of_file
     from ckpttool.convert.saved_model_origin import of_saved_model
 
+    _require_sense(request)
     if request.model is not None:
         resolved = resolve(request.source, limits)
         return Origin("model", request.model, _values(resolved), notes=resolved.notes)
@@ -76,6 +77,31 @@ def find_origin(request: Request, limits: Limits) -> Origin:
     if beside is None:
         raise _no_graph(resolved)
     return _noted(of_file(request, beside, _values(resolved), limits), resolved)
+
+
+def _require_sense(request: Request) -> None:
+    """Check that no option is given that would do nothing.
+
+    Raises:
+        UsageError: id ``options-contradict``.
+    """
+    of_model = [name for name, value in _of_model(request) if value]
+    if request.model is None and of_model:
+        said = f"{of_model[0]} means nothing without --model"
+    elif request.model is not None and request.graph is not None:
+        said = "--model and --graph exclude each other"
+    else:
+        return
+    raise UsageError(
+        said,
+        why="the graph comes from one place: a file, or the code that builds the model",
+        hint="ckpttool convert --help",
+        id="options-contradict",
+    )
+
+
+def _of_model(request: Request) -> tuple[tuple[str, object], ...]:
+    return ("--model-arg", request.model_args), ("--root", request.root)
 
 
 def _noted(origin: Origin, resolved: Resolved) -> Origin:

@@ -20,7 +20,8 @@ class Port:
         name: as the result calls it.
         dtype: TensorFlow's word.
         shape: a dimension is None where it may be any; None where the rank is unknown.
-        tensor: the tensor of the graph that it stands for (``x:0``); empty for a model.
+        tensor: the tensor of the graph that it stands for (``x:0``); of a SavedModel also
+            the name that its own signature has for it; empty for a model.
     """
 
     name: str

@@ -12,18 +12,22 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ckpttool.convert.job import Origin
+from ckpttool.convert.ports import Port, Signature
+from ckpttool.convert.specs import PortSpec
 from ckpttool.convert.stored import (
     INIT_SIGNATURE,
     of_stored,
     require_known_ops,
     wanted_signatures,
 )
-from ckpttool.errors import IncompleteError, NoGraphError, UnsupportedError
+from ckpttool.errors import IncompleteError, NoGraphError, NotFoundError, UnsupportedError
 from ckpttool.formats.graph_file import read_graph_file
 from ckpttool.formats.graphdef import Graph
 from ckpttool.limits import Limits
-from ckpttool.sources.graph_topology import split_tensor
+from ckpttool.sources.graph_analysis import find_tensor
+from ckpttool.sources.graph_topology import Topology, split_tensor
 from ckpttool.sources.graph_variables import meta_variables
+from ckpttool.sources.nearest import nearest
 from ckpttool.storage import open_directory, stat_path
 
 if TYPE_CHECKING:
@@ -42,7 +46,8 @@ def of_saved_model(request: Request, folder: str, limits: Limits) -> Origin:
     """What a SavedModel is to compute, by its own signatures.
 
     Raises:
-        NotFoundError: id ``signature-not-found``.
+        NotFoundError: ids ``signature-not-found``, ``model-input-unknown``,
+            ``model-output-unknown``, ``tensor-not-found``.
         NoGraphError: id ``no-outputs``: it has no signatures.
         IncompleteError: ids ``variables-missing``, ``graph-variables-missing``.
     """
@@ -58,7 +63,81 @@ def of_saved_model(request: Request, folder: str, limits: Limits) -> Origin:
         graph = meta.graph()
         require_known_ops(folder, {node.op for node in graph.all_nodes()}, graph)
         _require_variables(folder, meta, graph, limits)
-        return Origin("savedmodel", folder, folder, tuple(map(of_stored, chosen)), meta.tags)
+        notes: tuple[str, ...] = ()
+        if len(chosen) > 1 and (request.inputs or request.outputs):
+            chosen = chosen[:1]
+            notes = (f"only {chosen[0].name}: --input and --output are of one signature",)
+        ports = _Ports(request, graph if meta.objects is None else None, folder)
+        signatures = tuple(map(ports.of, chosen))
+        return Origin("savedmodel", folder, folder, signatures, meta.tags, notes)
+
+
+class _Ports:
+    """The ports of a signature that a request asks for, by the names that it has for them.
+
+    ``graph`` is that of a model of TensorFlow 1, in which any tensor can be meant.
+    """
+
+    def __init__(self, request: Request, graph: Graph | None, folder: str) -> None:
+        self._request = request
+        self._graph = graph
+        self._folder = folder
+
+    def of(self, stored: StoredSignature) -> Signature:
+        """What a signature is to be."""
+        request = self._request
+        signature = of_stored(stored, by_name=True)
+        frozen = {one.name for one in request.freeze}
+        return Signature(
+            signature.name,
+            tuple(
+                port
+                for port in self._chosen(signature.inputs, request.inputs, "input", whole=True)
+                if not {port.tensor, split_tensor(port.tensor)[0]} & frozen
+            ),
+            self._chosen(signature.outputs, request.outputs, "output", whole=False),
+        )
+
+    def _chosen(
+        self, ports: tuple[Port, ...], specs: Sequence[PortSpec], role: str, *, whole: bool
+    ) -> tuple[Port, ...]:
+        """``whole``: ports that no spec names stay as they are."""
+        if not specs:
+            return ports
+        asked = {spec.tensor: spec for spec in specs}
+        known = {port.name: port for port in ports}
+        unknown = [name for name in asked if name not in known]
+        if not unknown:
+            kept = [port.name for port in ports if port.name in asked or whole]
+            order = kept if whole else list(asked)
+            return tuple(_as_asked(known[name], asked.get(name)) for name in order)
+        if self._graph is None:
+            raise _no_such_port(unknown[0], list(known), role, self._folder)
+        topology = Topology(self._graph)
+        found = (
+            find_tensor(self._graph, topology, f"{spec.tensor}:{spec.index or 0}") for spec in specs
+        )
+        return tuple(
+            Port(spec.name, spec.dtype or "", spec.shape, tensor.name)
+            for spec, tensor in zip(specs, found, strict=True)
+        )
+
+
+def _as_asked(port: Port, spec: PortSpec | None) -> Port:
+    if spec is None:
+        return port
+    shape = port.shape if spec.shape is None else spec.shape
+    return Port(spec.name, spec.dtype or port.dtype, shape, port.tensor)
+
+
+def _no_such_port(name: str, known: Sequence[str], role: str, folder: str) -> NotFoundError:
+    near = nearest(name, known)
+    return NotFoundError(
+        f"the signature of {folder} has no {role} {name}",
+        why=f"it has {', '.join(known) or 'none'}",
+        hint=f"did you mean: --{role} {near[0]}" if near else "give one of those",
+        id="model-input-unknown" if role == "input" else "model-output-unknown",
+    )
 
 
 def _require_dense(folder: str, signatures: Iterable[StoredSignature]) -> None:

@@ -8,6 +8,7 @@ from ckpttool.convert.ports import Port, Signature
 from ckpttool.errors import NoGraphError, NotFoundError, UnsupportedError
 from ckpttool.formats.graphdef import Graph
 from ckpttool.formats.metagraph import Signature as StoredSignature
+from ckpttool.formats.metagraph import TensorInfo
 from ckpttool.sources.tensorflow_ops import listed_version, unknown_ops
 
 __all__ = [
@@ -59,12 +60,13 @@ def wanted_signatures(
     return sorted(stored, key=lambda one: (one.name != SERVING, one.name))
 
 
-def of_stored(signature: StoredSignature) -> Signature:
-    """A signature as it is stored, as ours."""
+def of_stored(signature: StoredSignature, *, by_name: bool = False) -> Signature:
+    """A signature as it is stored, as ours; ``by_name``: its ports stand for its own names."""
 
-    def ports(tensors: Iterable[tuple[str, str, str, tuple[int, ...] | None]]) -> tuple[Port, ...]:
+    def ports(stored: Iterable[TensorInfo]) -> tuple[Port, ...]:
         return tuple(
-            Port(name, dtype, sizes_of(shape), tensor) for name, tensor, dtype, shape in tensors
+            Port(one.name, one.dtype, sizes_of(one.shape), one.name if by_name else one.tensor)
+            for one in stored
         )
 
     return Signature(signature.name, ports(signature.inputs), ports(signature.outputs))

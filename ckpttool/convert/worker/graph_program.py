@@ -25,7 +25,7 @@ from ckpttool.sources.graph_analysis import tensor_not_found
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["GraphFunction", "GraphProgram", "complete", "freeze_inputs"]
+__all__ = ["GraphFunction", "GraphProgram", "complete", "decided_by", "freeze_inputs"]
 
 
 @dataclass(slots=True)
@@ -124,6 +124,11 @@ def freeze_inputs(graph: Any, frozen: Sequence[NamedValue], path: str) -> None: 
         node.attr.clear()
         node.attr["dtype"].type = proto.dtype
         node.attr["value"].tensor.CopyFrom(proto)
+
+
+def decided_by(frozen: Sequence[NamedValue]) -> dict[str, bool]:
+    """Operation → its value, of the frozen inputs that can decide a condition."""
+    return {operation(one.name): one.value for one in frozen if isinstance(one.value, bool)}
 
 
 def complete(graph_def: Any, signature: Signature, path: str) -> Signature:  # noqa: ANN401

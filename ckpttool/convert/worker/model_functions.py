@@ -17,8 +17,8 @@ import tensorflow as tf
 
 from ckpttool.convert.ports import Port
 from ckpttool.convert.request import Request
-from ckpttool.convert.specs import PortSpec
-from ckpttool.convert.worker.traced_program import TracedFunction, traced
+from ckpttool.convert.specs import NamedValue, PortSpec
+from ckpttool.convert.worker.traced_program import TracedFunction, constant_of, traced
 from ckpttool.errors import NotFoundError, UsageError
 
 __all__ = ["Entry", "entries", "trace_all", "zeros_for"]
@@ -60,7 +60,7 @@ def entries(model: Any, request: Request) -> list[Entry]:  # noqa: ANN401
             hint="say it: --input NAME:DTYPE[SHAPE], such as --input image:float32[?,28,28]",
             id="model-inputs",
         )
-    return [_with_specs(one, request.inputs) for one in found]
+    return [_fixed(_with_specs(one, request.inputs), request.freeze) for one in found]
 
 
 def trace_all(found: Sequence[Entry], outputs: Sequence[PortSpec]) -> list[TracedFunction]:
@@ -209,6 +209,32 @@ def _with_specs(entry: Entry, specs: Sequence[PortSpec]) -> Entry:
             spec.name, spec.dtype or port.dtype, port.shape if spec.shape is None else spec.shape
         )
     return Entry(entry.name, ports, entry.body)
+
+
+def _fixed(entry: Entry, frozen: Sequence[NamedValue]) -> Entry:
+    """The entry without the inputs that are fixed."""
+    values = {one.name: one for one in frozen}
+    unknown = values.keys() - {port.name for port in entry.inputs}
+    if unknown:
+        raise NotFoundError(
+            f"the model has no input {min(unknown)}",
+            why=f"it has {', '.join(port.text for port in entry.inputs)}",
+            hint="--freeze-input fixes one of those",
+            id="model-input-unknown",
+        )
+    constants = {
+        at: constant_of(values[port.name], tf.as_dtype(port.dtype))
+        for at, port in enumerate(entry.inputs)
+        if port.name in values
+    }
+    body, count = entry.body, len(entry.inputs)
+
+    def called(*tensors: Any) -> Any:  # noqa: ANN401
+        rest = iter(tensors)
+        return body(*(constants[at] if at in constants else next(rest) for at in range(count)))
+
+    left = [port for port in entry.inputs if port.name not in values]
+    return Entry(entry.name, left, called)
 
 
 def _port(spec: PortSpec) -> Port:

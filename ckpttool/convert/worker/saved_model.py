@@ -8,7 +8,8 @@ and the values, which is all that serving needs, and all that a model of TensorF
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
@@ -16,14 +17,20 @@ from tensorflow.python.saved_model.loader_impl import parse_saved_model
 
 from ckpttool.convert.job import Job
 from ckpttool.convert.ports import Port, Signature
-from ckpttool.convert.worker.graph_edit import modernise
-from ckpttool.convert.worker.graph_program import GraphProgram, complete
+from ckpttool.convert.specs import NamedValue
+from ckpttool.convert.worker.graph_edit import fold_branches, modernise
+from ckpttool.convert.worker.graph_program import (
+    GraphProgram,
+    complete,
+    decided_by,
+    freeze_inputs,
+)
 from ckpttool.convert.worker.graph_variables import graph_variables, saved_names
 from ckpttool.convert.worker.program import Program
-from ckpttool.convert.worker.sessions import new_session, quiet
-from ckpttool.convert.worker.traced_program import TracedProgram, traced
+from ckpttool.convert.worker.sessions import new_session, quiet, restored
+from ckpttool.convert.worker.traced_program import TracedProgram, constant_of, traced
 from ckpttool.convert.worker.values import LiveValues
-from ckpttool.errors import ConversionError
+from ckpttool.errors import CkpttoolError, ConversionError
 
 __all__ = ["open_saved_model"]
 
@@ -40,11 +47,15 @@ def open_saved_model(job: Job) -> Program:
     if _has_objects(job.origin.graph):
         try:
             return _by_v2(job)
+        except CkpttoolError:
+            raise
         except Exception as first:  # noqa: BLE001 - its errors are of every class
             traceback.print_exc()
             reason = f"{type(first).__name__}: {first}".split("\n")[0][:200]
     try:
         return _by_v1(job, reason)
+    except CkpttoolError:
+        raise
     except Exception as second:
         raise ConversionError(
             f"{job.origin.graph} cannot be loaded",
@@ -65,24 +76,33 @@ def _by_v2(job: Job) -> TracedProgram:
     functions = []
     for wanted in job.origin.signatures:
         function = loaded.signatures[wanted.name]
-        specs: Mapping[str, Any] = function.structured_input_signature[1]
-        inputs = tuple(
-            Port(name, spec.dtype.name, _sizes(spec.shape)) for name, spec in sorted(specs.items())
-        )
-        functions.append(traced(wanted.name, inputs, _body(function, [one.name for one in inputs])))
+        frozen = _frozen(job, function.structured_input_signature[1])
+        functions.append(traced(wanted.name, wanted.inputs, _body(function, wanted, frozen)))
     return TracedProgram(functions, loaded)
 
 
-def _body(function: Any, names: list[str]) -> Callable[..., Mapping[str, Any]]:  # noqa: ANN401
+def _frozen(job: Job, specs: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs that are fixed, as tensors."""
+    return {
+        one.name: constant_of(one, specs[one.name].dtype)
+        for one in job.request.freeze
+        if one.name in specs
+    }
+
+
+def _body(
+    function: Any,  # noqa: ANN401
+    wanted: Signature,
+    frozen: Mapping[str, Any],
+) -> Callable[..., Mapping[str, Any]]:
+    names = [port.tensor for port in wanted.inputs]
+    outputs = {port.name: port.tensor for port in wanted.outputs}
+
     def body(*tensors: Any) -> Mapping[str, Any]:  # noqa: ANN401
-        outputs: Mapping[str, Any] = function(**dict(zip(names, tensors, strict=True)))
-        return outputs
+        found = function(**dict(zip(names, tensors, strict=True)), **frozen)
+        return {name: found[own] for name, own in outputs.items()}
 
     return body
-
-
-def _sizes(shape: Any) -> tuple[int | None, ...] | None:  # noqa: ANN401
-    return None if shape.rank is None else tuple(shape.as_list())
 
 
 def _by_v1(job: Job, reason: str) -> GraphProgram:
@@ -98,31 +118,68 @@ def _by_v1(job: Job, reason: str) -> GraphProgram:
     for variable in graph_variables(graph_def, saved_names(graph_def)):
         readers[variable.node] = _reader(session, variable.node, variable.dtype, variable.is_handle)
         variables[variable.node] = variable
-    signatures = [
-        _complete(graph_def, meta, one, job.origin.graph) for one in job.origin.signatures
-    ]
+    values = LiveValues(readers)
+    tables = _initializers(meta)
+    signatures = []
+    frozen: list[NamedValue] = []
+    for wanted in job.origin.signatures:
+        stored = meta.signature_def[wanted.name]
+        signatures.append(complete(graph_def, _placed(wanted, stored), job.origin.graph))
+        frozen += [_at_tensor(one, stored.inputs) for one in job.request.freeze]
+    freeze_inputs(graph_def, frozen, job.origin.graph)
+    fold_branches(graph_def, decided_by(frozen))
+
+    def open_session() -> Any:  # noqa: ANN401
+        """The session that loaded it; a new one where the graph is another now."""
+        if not frozen:
+            return session
+        return restored(graph_def, variables.values(), values, None, tables)
+
+    said = f"TensorFlow 2 cannot load it ({reason}): loaded as TensorFlow 1 does"
     return GraphProgram(
         graph_def,
         signatures,
         variables,
-        LiveValues(readers),
-        _initializers(meta),
-        lambda: session,
+        values,
+        tables,
+        open_session,
         session.close,
-        (f"TensorFlow 2 cannot load it ({reason}): loaded as TensorFlow 1 does",) if reason else (),
+        (said,) if reason else (),
     )
 
 
-def _complete(graph_def: Any, meta: Any, wanted: Signature, path: str) -> Signature:  # noqa: ANN401
+def _placed(wanted: Signature, stored: Any) -> Signature:  # noqa: ANN401
     """The signature with its tensors, as the loaded graph names them."""
-    stored = meta.signature_def[wanted.name]
 
-    def ports(infos: Mapping[str, Any]) -> tuple[Port, ...]:
-        return tuple(Port(name, "", None, infos[name].name) for name in sorted(infos))
+    def ports(given: Sequence[Port], infos: Mapping[str, Any]) -> tuple[Port, ...]:
+        return tuple(
+            # What a signature says of dtype and shape is a hint; the graph's own is the truth.
+            replace(
+                port,
+                dtype="",
+                shape=_asked(port, infos[port.tensor]),
+                tensor=infos[port.tensor].name,
+            )
+            if port.tensor in infos
+            else port
+            for port in given
+        )
 
-    return complete(
-        graph_def, Signature(wanted.name, ports(stored.inputs), ports(stored.outputs)), path
+    return Signature(
+        wanted.name, ports(wanted.inputs, stored.inputs), ports(wanted.outputs, stored.outputs)
     )
+
+
+def _asked(port: Port, info: Any) -> tuple[int | None, ...] | None:  # noqa: ANN401
+    """The shape of a port where another one was asked for than is stored; else None."""
+    shape = tf.TensorShape(info.tensor_shape)
+    stored = None if shape.rank is None else tuple(shape.as_list())
+    return None if port.shape == stored else port.shape
+
+
+def _at_tensor(value: NamedValue, inputs: Mapping[str, Any]) -> NamedValue:
+    """A fixed input by its tensor, where the name is the signature's."""
+    return value._replace(name=inputs[value.name].name) if value.name in inputs else value
 
 
 def _reader(session: Any, node: str, dtype: str, is_handle: bool) -> Callable[[], Any]:  # noqa: ANN401

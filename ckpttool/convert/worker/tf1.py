@@ -11,7 +11,6 @@ import os
 from contextlib import ExitStack, closing
 from typing import Any, NamedTuple
 
-import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow.core.framework import graph_pb2, variable_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
@@ -26,12 +25,18 @@ from ckpttool.convert.worker.graph_edit import (
     put_placeholders,
     reachable,
 )
-from ckpttool.convert.worker.graph_program import GraphProgram, complete, freeze_inputs
+from ckpttool.convert.worker.graph_program import (
+    GraphProgram,
+    complete,
+    decided_by,
+    freeze_inputs,
+)
 from ckpttool.convert.worker.graph_variables import graph_variables, match_source, saved_names
 from ckpttool.convert.worker.sessions import Saver, quiet, restored
 from ckpttool.convert.worker.values import LiveValues, SourceValues, Values
 from ckpttool.formats.graph_file import read_graph_file
 from ckpttool.limits import default_limits
+from ckpttool.sources.address import resolve
 from ckpttool.sources.registry import open_source
 from ckpttool.storage import open_directory
 
@@ -63,10 +68,7 @@ def open_graph(job: Job) -> GraphProgram:
     saver = _saver(meta, origin.values)
     tables = _initializers(meta)
     freeze_inputs(graph, request.freeze, origin.graph)
-    decided = {
-        operation(one.name): one.value for one in request.freeze if isinstance(one.value, bool)
-    }
-    fold_branches(graph, decided)
+    fold_branches(graph, decided_by(request.freeze))
     (signature,) = origin.signatures
     signature = put_placeholders(graph, signature)
     fold_defaults(graph, {operation(port.tensor) for port in signature.inputs})
@@ -125,13 +127,10 @@ def _saver(meta: Any | None, values: str | None) -> Saver | None:  # noqa: ANN40
     """The graph's own saver, where the values are of a TensorFlow checkpoint."""
     if meta is None or values is None or not meta.saver_def.restore_op_name:
         return None
-    is_checkpoint = tf.compat.v1.train.checkpoint_exists(values)
+    if resolve(values).kind not in {"checkpoint", "run", "tf-v1"}:
+        return None
     definition = meta.saver_def
-    return (
-        Saver(definition.restore_op_name, definition.filename_tensor_name, values)
-        if is_checkpoint
-        else None
-    )
+    return Saver(definition.restore_op_name, definition.filename_tensor_name, values)
 
 
 def _initializers(meta: Any | None) -> list[str]:  # noqa: ANN401

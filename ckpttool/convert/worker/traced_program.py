@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from ckpttool.convert.ports import Port, Signature
+from ckpttool.convert.specs import NamedValue
 from ckpttool.convert.worker.freezing import Computation, freeze, with_batch
 from ckpttool.convert.worker.graph_variables import GraphVariable
 from ckpttool.convert.worker.program import Frozen
 from ckpttool.convert.worker.values import LiveValues
+from ckpttool.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["TracedFunction", "TracedProgram", "spec_of", "traced"]
+__all__ = ["TracedFunction", "TracedProgram", "constant_of", "spec_of", "traced"]
 
 #: What a function computes: tensors in the order of the inputs → outputs by name.
 Body = Callable[..., Mapping[str, Any]]
@@ -109,6 +111,23 @@ def traced(name: str, inputs: Sequence[Port], body: Body) -> TracedFunction:
         for key, tensor in concrete.structured_outputs.items()
     )
     return TracedFunction(Signature(name, tuple(inputs), outputs), concrete, body)
+
+
+def constant_of(value: NamedValue, dtype: Any) -> Any:  # noqa: ANN401
+    """A fixed input as a tensor.
+
+    Raises:
+        UsageError: id ``freeze-value``: the value does not fit the dtype.
+    """
+    try:
+        return tf.constant(value.value, dtype)
+    except (ValueError, TypeError) as error:
+        raise UsageError(
+            f"--freeze-input {value.name}={value.value!r} does not fit",
+            why=f"the input is {dtype.name}: {error}",
+            hint="give a value of that dtype, in JSON where it is a list",
+            id="freeze-value",
+        ) from None
 
 
 def _sizes(shape: Any) -> tuple[int | None, ...] | None:  # noqa: ANN401
