@@ -112,16 +112,19 @@ class Staging:
             with the destination's own base name. Companions of a file lie beside it, with
             names that begin with its own.
         scratch: the path of a directory for whatever else is needed meanwhile.
+        replaced: names beside the artefact that are replaced whatever ``overwrite`` says.
     """
 
     artefact: str
     scratch: str
+    replaced: set[str]
 
     def __init__(self, destination: str, *, overwrite: bool) -> None:
         self._folder, self._base = _split(destination)
         self._overwrite = overwrite
         self._name = f"{_PREFIX}{os.urandom(6).hex()}"
         self._stack = ExitStack()
+        self.replaced = set()
 
     def __enter__(self) -> Self:
         with self._stack as stack:
@@ -162,6 +165,11 @@ class Staging:
                 found.append(Output(os.path.normpath(final), os.lstat(path).st_size))
         return tuple(sorted(found, key=lambda one: one.path))
 
+    def staged(self, output: Output) -> str:
+        """Where a file of ``outputs`` lies until ``commit``."""
+        inside = os.path.relpath(output.path, self._folder)
+        return os.path.join(os.path.dirname(self.artefact), inside)
+
     def commit(self) -> None:
         """Make the result durable and move it to its destination.
 
@@ -183,7 +191,7 @@ class Staging:
         if there is None:
             made.move(entry, self._directory, entry.name)
             return
-        if not self._overwrite:
+        if not self._overwrite and entry.name not in self.replaced:
             raise exists_error(os.path.join(self._folder, entry.name))
         if there.kind != entry.kind:
             raise ChangedError(

@@ -8,30 +8,40 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ckpttool.convert.check import CheckResult, not_run
+from ckpttool.convert.check import CheckResult, check, not_run, require_proof
 from ckpttool.convert.child import Bounds, last_lines, run_task
 from ckpttool.convert.job import Job, Made, Origin
 from ckpttool.convert.origin import find_origin
 from ckpttool.convert.ports import Signature
+from ckpttool.convert.report import (
+    files_below,
+    make_report,
+    report_path,
+    require_report_free,
+    write_report,
+)
 from ckpttool.convert.request import Request
 from ckpttool.convert.staging import Output, Staging, require_free
 from ckpttool.convert.targets import (
     SOURCES,
     TARGETS,
     Requirement,
+    Target,
     find_target,
     installed,
     require_installed,
     require_settings,
 )
 from ckpttool.convert.wire import decode, encode, plain
-from ckpttool.errors import ConversionError, LimitError
+from ckpttool.errors import ConversionError, LimitError, NotFoundError
 from ckpttool.limits import Limits, default_limits
+from ckpttool.storage import stat_path
 
 __all__ = ["ConvertResult", "Offer", "convert", "offers"]
 
@@ -50,7 +60,8 @@ class ConvertResult:
         outputs: the files of the result; empty for a plan.
         signatures: what it computes; of a plan as far as that is known beforehand.
         check: whether it is proven.
-        applied: false for a plan.
+        report: where the report stands; None where there is none.
+        applied: false for a plan, and where only a check was asked for.
         warnings: what a person should know about the result.
         notes: how the source was understood.
         seconds: what was done → how long it took.
@@ -63,6 +74,7 @@ class ConvertResult:
     outputs: tuple[Output, ...]
     signatures: tuple[Signature, ...]
     check: CheckResult
+    report: str | None
     applied: bool
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
@@ -135,12 +147,18 @@ def convert(
         RefusedError: ids ``exists``, ``destination-other``, ``training-graph``.
         ConversionError: TensorFlow or a converter failed.
         ResultDiffersError: the result computes something else; nothing is in place.
+        ConverterMissingError: id ``check-not-run``: it cannot be proven, as was asked for.
     """
     limits = limits or default_limits()
     target = find_target(request.target, request.destination)
     request = replace(request, target=target.name)
     require_settings(target, request.settings)
     require_installed(f"--to {target.name}", target.needs)
+    report = report_path(request, target)
+    if report is not None and not dry_run:
+        require_report_free(report, overwrite=request.overwrite)
+    if request.check.only:
+        return _check_only(request, target, limits, said)
     form: Literal["file", "directory"] = "directory" if target.form == "directory" else "file"
     require_free(request.destination, form, target.marks, overwrite=request.overwrite)
     origin = find_origin(request, limits)
@@ -148,23 +166,95 @@ def convert(
         return _result(request, origin, not_run("this is a plan"))
     with Staging(request.destination, overwrite=request.overwrite) as staging:
         with _log(request.log, said) as log:
-            made = _made(request, origin, staging, log, limits)
-        checked = not_run("no check was asked for")
+            work = _Work(request, target, origin, staging.scratch, log, limits)
+            made = work.made(staging.artefact)
+            checked = work.checked(made, staging.artefact)
         outputs = staging.outputs
+        files = [(one.path, staging.staged(one)) for one in outputs]
+        if report is not None and (checked.state != "failed" or request.check.report is not None):
+            document = make_report(request, origin, made, checked, files, limits)
+            if request.check.report is not None:
+                write_report(report, document)
+            else:
+                name = os.path.basename(report)
+                staging.replaced.add(name)
+                write_report(os.path.join(os.path.dirname(staging.artefact), name), document)
+        require_proof(checked, request, target)
         staging.commit()
-    return _result(request, origin, checked, made, outputs)
+    return _result(request, origin, checked, made, outputs, report)
 
 
-def _made(request: Request, origin: Origin, staging: Staging, log: str, limits: Limits) -> Made:
-    """Let the child convert."""
-    cases = None
-    if request.check.run:
-        cases = os.path.join(staging.scratch, "cases")
-        os.mkdir(cases)
-    job = Job(request, origin, staging.artefact, cases)
-    bounds = Bounds.of(limits, request.seconds, request.memory)
-    value = run_task(_TASK, _fields(job), folder=staging.scratch, log=log, bounds=bounds)
-    return decode(Made, encode(value))
+def _check_only(
+    request: Request, target: Target, limits: Limits, said: Callable[[str], None] | None
+) -> ConvertResult:
+    """Check what is at the destination already; nothing of it changes."""
+    if stat_path(request.destination) is None:
+        raise NotFoundError(
+            f"there is no {request.destination} to check",
+            why="--check-only looks at a result that is there",
+            hint="leave --check-only out to make it",
+        )
+    origin = find_origin(request, limits)
+    with (
+        tempfile.TemporaryDirectory(prefix="ckpttool-check-") as folder,
+        _log(request.log, said) as log,
+    ):
+        work = _Work(request, target, origin, folder, log, limits)
+        made = work.made(request.destination)
+        checked = work.checked(made, request.destination)
+    outputs = tuple(
+        Output(path, os.stat(path).st_size) for path in files_below(request.destination)
+    )
+    report = request.check.report
+    if report is not None:
+        files = [(one.path, one.path) for one in outputs]
+        write_report(report, make_report(request, origin, made, checked, files, limits))
+    if checked.state == "not_run":
+        require_proof(checked, request, target)
+    return _result(request, origin, checked, made, outputs, report)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The children of one conversion."""
+
+    request: Request
+    target: Target
+    origin: Origin
+    folder: str
+    log: str
+    limits: Limits
+
+    @property
+    def _bounds(self) -> Bounds:
+        return Bounds.of(self.limits, self.request.seconds, self.request.memory)
+
+    def made(self, artefact: str) -> Made:
+        """Let the child convert, or only record the reference."""
+        cases = None
+        if self.request.check.run:
+            cases = os.path.join(self.folder, "cases")
+            os.mkdir(cases)
+        job = Job(self.request, self.origin, artefact, cases)
+        value = run_task(_TASK, _fields(job), folder=self.folder, log=self.log, bounds=self._bounds)
+        return decode(Made, encode(value))
+
+    def checked(self, made: Made, path: str) -> CheckResult:
+        """Run the result and compare."""
+        if not self.request.check.run:
+            return not_run("no check was asked for")
+        started = time.monotonic()
+        found = check(
+            self.request,
+            self.target,
+            made,
+            path,
+            self.folder,
+            log=self.log,
+            bounds=self._bounds,
+        )
+        made.seconds["check"] = round(time.monotonic() - started, 3)
+        return found
 
 
 def _fields(job: Job) -> dict[str, object]:
@@ -197,6 +287,7 @@ def _result(
     check: CheckResult,
     made: Made | None = None,
     outputs: tuple[Output, ...] = (),
+    report: str | None = None,
 ) -> ConvertResult:
     return ConvertResult(
         request.source,
@@ -206,8 +297,9 @@ def _result(
         outputs,
         origin.signatures if made is None else made.signatures,
         check,
-        made is not None,
-        origin.warnings if made is None else made.warnings,
+        report,
+        made is not None and not request.check.only,
+        origin.warnings if made is None else (*made.warnings, *check.notes),
         origin.notes,
         {} if made is None else made.seconds,
     )

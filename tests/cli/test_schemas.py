@@ -17,7 +17,7 @@ from tests.support.command import RunCli
 #: Commands whose output is one kind of text, without --json.
 WITHOUT_JSON = {"completion"}
 #: What describes no command's data.
-FRAME = {"envelope", "error", "summary"}
+FRAME = {"convert-report", "envelope", "error", "summary"}
 
 #: Command lines on fixtures (the working directory), and the exit code.
 DOCUMENTS: list[tuple[list[str], int]] = [

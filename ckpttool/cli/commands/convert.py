@@ -30,14 +30,15 @@ def _list(ctx: click.Context, param: click.Parameter, value: bool) -> None:
 @options.command(
     "convert",
     examples=[
-        "ckpttool convert --list",
         "ckpttool convert run/ export/1 --to savedmodel --output scores=dense/Softmax",
         "ckpttool convert run/@1000 model.tflite --model train.py:build --quantize dynamic-int8",
         "ckpttool convert run/ model.onnx --freeze-input is_training=False -n",
         "ckpttool convert export/1 web/ --to tfjs --signature serving_default",
+        "ckpttool convert run/ theirs.onnx --check-only --check-data holdout.npz",
     ],
     epilog="An input or output is [NAME=]TENSOR[:INDEX][:DTYPE][SHAPE]: input, image=x:0, "
-    "ids:int64[?,128]. Without them, what ckpttool inspect --graph finds is taken, and said.",
+    "ids:int64[?,128]. Without them, what ckpttool inspect --graph finds is taken, and said. "
+    "ckpttool convert --list shows what can be converted to what.",
 )
 @options.source
 @options.destination
@@ -131,6 +132,9 @@ def _list(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     "--require-check", is_flag=True, help="A result that cannot be checked is an error (50)."
 )
 @click.option(
+    "--check-only", is_flag=True, help="Check what is at DST, made by whatever converter."
+)
+@click.option(
     "--report",
     metavar="FILE",
     help="Where the report of the check goes.  [default: beside the result]",
@@ -174,6 +178,7 @@ def command(
     check_data: str | None,
     tolerance: float | None,
     require_check: bool,
+    check_only: bool,
     report: str | None,
     seed: int,
     timeout: float | None,
@@ -217,6 +222,7 @@ def command(
             data=check_data,
             tolerance=tolerance,
             require=require_check,
+            only=check_only,
             report=report,
             seed=seed,
         ),

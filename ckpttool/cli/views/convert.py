@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Column, Screen, bytes_text, tab_lines
 from ckpttool.cli.view import View
 from ckpttool.convert.ports import Port, Signature
 from ckpttool.convert.targets import Requirement
+from ckpttool.errors import ResultDiffersError
 from ckpttool.ops.convert import ConvertResult, Offer
 
 __all__ = ["ConvertView", "OffersView"]
 
+#: Figures that are shown, and what they are called in a table.
+_SHOWN = {
+    "nrmse": "NRMSE",
+    "cosine": "cosine",
+    "max_rel": "max error/max",
+    "argmax": "same argmax",
+    "equal": "equal",
+}
 _COLORS = {"passed": "green", "failed": "bold red", "not_run": "yellow"}
 
 
 class ConvertView(View):
     """What was made, or would be.
 
-    In a pipe: lines ``input SIGNATURE NAME DTYPE[SHAPE]``, ``output …``, ``file PATH BYTES``
-    and ``check STATE HOW WHY``.
+    In a pipe: lines ``input SIGNATURE NAME DTYPE[SHAPE]``, ``output …``, ``file PATH BYTES``,
+    ``report PATH``, ``metric SIGNATURE OUTPUT FIGURE VALUE`` and ``check STATE HOW WHY``.
     """
 
     command = "convert"
@@ -29,11 +39,18 @@ class ConvertView(View):
         self._result = result
 
     @property
+    def exit_code(self) -> int:
+        return ResultDiffersError.exit_code if self._result.check.state == "failed" else 0
+
+    @property
     def warnings(self) -> Sequence[str]:
         result = self._result
-        unproven = result.applied and result.check.state == "not_run"
-        said = [f"the result is not proven: {result.check.why}"] if unproven else []
-        return [*result.warnings, *said]
+        said = list(result.warnings)
+        if result.check.state == "not_run" and result.outputs:
+            said.append(f"the result is not proven: {result.check.why}")
+        if result.check.state == "failed":
+            said.append(f"{result.destination} differs from {result.source}: {result.check.why}")
+        return said
 
     def data(self) -> Mapping[str, object]:
         result = self._result
@@ -50,6 +67,7 @@ class ConvertView(View):
                 "why": result.check.why,
                 "metrics": dict(result.check.metrics),
             },
+            "report": result.report,
             "applied": result.applied,
             "warnings": list(result.warnings),
         }
@@ -63,7 +81,15 @@ class ConvertView(View):
             for port in ports
         )
         yield from tab_lines(("file", one.path, str(one.nbytes)) for one in result.outputs)
+        if result.report is not None:
+            yield from tab_lines([("report", result.report)])
         check = result.check
+        yield from tab_lines(
+            ("metric", signature, output, name, f"{value:.3g}")
+            for signature, output, figures in _figures(check.metrics)
+            for name in _SHOWN
+            if (value := figures.get(name)) is not None
+        )
         yield from tab_lines([("check", check.state, check.how, check.why)])
 
     def human(self, screen: Screen) -> Iterator[object]:
@@ -84,15 +110,26 @@ class ConvertView(View):
                 columns, ((one.path, bytes_text(one.nbytes)) for one in result.outputs)
             )
             yield "\n"
-        done = "wrote" if result.applied else "would write"
+        measured = list(_figures(result.check.metrics))
+        if measured:
+            columns = [Column("checked"), *(Column(_SHOWN[one], align="right") for one in _SHOWN)]
+            lines = [
+                (f"{signature} {output}", *(_number(figures.get(one)) for one in _SHOWN))
+                for signature, output, figures in measured
+            ]
+            yield from screen.table(columns, lines)
+            yield "\n"
+        done = "wrote" if result.applied else "looked at" if result.outputs else "would write"
         total = (
             f", {bytes_text(sum(one.nbytes for one in result.outputs))}" if result.outputs else ""
         )
         said = f"{done} {escape(result.destination)} ({result.target}){total}"
         yield screen.text(screen.style(said, "bold"))
-        if result.applied:
+        if result.outputs:
             state = screen.style(result.check.state.replace("_", " "), _COLORS[result.check.state])
             yield f"check: {state}\n"
+        if result.report is not None:
+            yield screen.text(f"report: {escape(result.report)}")
 
 
 class OffersView(View):
@@ -143,6 +180,18 @@ class OffersView(View):
             ]
             yield from screen.table(columns, rows)
             yield "\n"
+
+
+def _figures(metrics: Mapping[str, object]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Signature, output and its figures, of every output."""
+    for signature, outputs in metrics.items():
+        if isinstance(outputs, Mapping):
+            for output, figures in outputs.items():
+                yield signature, output, figures
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"
 
 
 def _marked(ports: Sequence[Port], at: int) -> Iterator[tuple[bool, Port]]:
