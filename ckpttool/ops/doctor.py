@@ -25,7 +25,12 @@ _LIBRARIES = (
     ("cramjam", True, "compressed index blocks"),
     ("numpy", False, "values as arrays: ckpttool.open(…).read; average, edit --cast"),
     ("ml_dtypes", False, "bfloat16 and float8 values as arrays"),
-    ("tensorflow", False, "nothing that reads or checks; only what must run a graph"),
+    ("tensorflow", False, "convert: what must run a graph; nothing that reads or checks"),
+    ("keras", False, "convert --model with Keras 3, and Keras files"),
+    ("tf_keras", False, "convert of what only Keras 2 can load"),
+    ("tf2onnx", False, "convert --to onnx"),
+    ("onnxruntime", False, "the check of convert --to onnx"),
+    ("ai-edge-litert", False, "the check of convert --to tflite"),
 )
 
 
