@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from ckpttool.convert.request import Settings
+from ckpttool.convert.request import Quantization, Settings
 from ckpttool.errors import ConverterMissingError, UsageError
 
 __all__ = [
@@ -42,6 +42,7 @@ class Target:
         needs: distributions without which it cannot be written.
         runs: distributions that run it for the check; one of them is enough.
         settings: the members of ``Settings`` that it understands.
+        quantizations: the words of ``--quantize`` that it understands.
         suffixes: endings of names by which it is meant where ``--to`` is left out.
         marks: files one of which a directory of this kind has; only such a directory is
             ever replaced.
@@ -59,7 +60,11 @@ class Target:
     suffixes: tuple[str, ...]
     marks: tuple[str, ...]
     holds: str
+    quantizations: tuple[Quantization, ...] = ()
 
+
+#: What measures ranges, by real inputs.
+_CALIBRATED = ("int8", "int16x8")
 
 _ALL = (
     Target(
@@ -87,6 +92,7 @@ _ALL = (
         suffixes=(".tflite",),
         marks=(),
         holds="several signatures; only its own operations, unless flex ones are allowed",
+        quantizations=("float16", "dynamic-int8", "int8", "int16x8"),
     ),
     Target(
         name="onnx",
@@ -113,6 +119,7 @@ _ALL = (
         suffixes=(),
         marks=("model.json",),
         holds="one signature; int64 as int32, float64 as float32; no strings, no RNN loops",
+        quantizations=("float16", "uint8", "uint16"),
     ),
     Target(
         name="h5",
@@ -255,10 +262,10 @@ def require_installed(what: str, needs: Sequence[str]) -> None:
 
 
 def require_settings(target: Target, settings: Settings) -> None:
-    """Check that the target understands every setting that was made.
+    """Check that the target understands every setting that was made, and all of them together.
 
     Raises:
-        UsageError: id ``target-setting``.
+        UsageError: ids ``target-setting``, ``calibration-needed``, ``options-contradict``.
     """
     default = Settings()
     for one in fields(Settings):
@@ -270,4 +277,37 @@ def require_settings(target: Target, settings: Settings) -> None:
                 why=f"of a {target.title} it knows {', '.join(known) or 'none of these options'}",
                 hint="ckpttool convert --list",
                 id="target-setting",
+            )
+    if settings.quantize is not None and settings.quantize not in target.quantizations:
+        raise UsageError(
+            f"--quantize {settings.quantize} means nothing for {target.name}",
+            why=f"a {target.title} can be stored as {', '.join(target.quantizations)}",
+            hint="choose one of these",
+            id="target-setting",
+        )
+    _require_calibration(settings)
+
+
+def _require_calibration(settings: Settings) -> None:
+    """Check that real inputs come with what needs them, and only with that."""
+    asked = f"--quantize {settings.quantize}" if settings.quantize else "a model of floats"
+    is_calibrated = settings.quantize in _CALIBRATED
+    if is_calibrated and settings.calibration is None:
+        raise UsageError(
+            f"{asked} needs real inputs",
+            why="the range of every value inside the model is measured with them",
+            hint="add --calibration data.npz, or --calibration FILE.py:FUNCTION; "
+            "--quantize dynamic-int8 needs none",
+            id="calibration-needed",
+        )
+    for name, value, words in (
+        ("--calibration", settings.calibration, _CALIBRATED),
+        ("--io-dtype", settings.io_dtype, ("int8",)),
+    ):
+        if value is not None and settings.quantize not in words:
+            raise UsageError(
+                f"{name} {value} would do nothing",
+                why=f"{asked} has no use for it",
+                hint=f"add --quantize {words[0]}, or leave it out",
+                id="options-contradict",
             )

@@ -20,7 +20,7 @@ from typing import Any
 from ckpttool.convert.specs import NamedValue
 from ckpttool.errors import ConversionError, UsageError
 
-__all__ = ["build_model", "load_function"]
+__all__ = ["build_model", "function_failed", "load_function"]
 
 
 def build_model(spec: str, arguments: Sequence[NamedValue]) -> Any:  # noqa: ANN401
@@ -48,7 +48,7 @@ def build_model(spec: str, arguments: Sequence[NamedValue]) -> Any:  # noqa: ANN
         model = function(**given)
     except Exception as error:
         traceback.print_exc()
-        raise _failed(spec, error) from error
+        raise function_failed(spec, error) from error
     if model is None:
         raise UsageError(
             f"--model {spec} returns nothing",
@@ -59,23 +59,29 @@ def build_model(spec: str, arguments: Sequence[NamedValue]) -> Any:  # noqa: ANN
     return model
 
 
-def load_function(spec: str) -> Callable[..., Any]:
-    """The function that ``module:function`` or ``file.py:function`` names; raises as above."""
+def load_function(spec: str, option: str = "--model") -> Callable[..., Any]:
+    """The function that ``module:function`` or ``file.py:function`` names; raises as above.
+
+    ``option`` is the one that named it, for errors.
+    """
     where, colon, name = spec.rpartition(":")
     if not colon or not where or not name:
         raise UsageError(
-            f"--model {spec} cannot be understood",
+            f"{option} {spec} cannot be understood",
             why="it has to be MODULE:FUNCTION or FILE.py:FUNCTION",
-            hint="for example --model train.py:build_model",
+            hint=f"for example {option} train.py:function",
             id="model-function",
         )
     try:
-        module = _from_file(where) if where.endswith(".py") else _by_name(where)
+        if where.endswith(".py"):
+            module = _from_file(where, option)
+        else:
+            module = _by_name(where, option)
     except UsageError:
         raise
     except Exception as error:
         traceback.print_exc()
-        raise _failed(spec, error) from error
+        raise function_failed(spec, error, option) from error
     found: Any = module
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -87,13 +93,13 @@ def load_function(spec: str) -> Callable[..., Any]:
         raise UsageError(
             f"there is no function {name} in {where}",
             why=f"it has {', '.join(known[:10]) or 'none'}",
-            hint=f"did you mean: --model {where}:{near[0]}" if near else "name one of those",
+            hint=f"did you mean: {option} {where}:{near[0]}" if near else "name one of those",
             id="model-function",
         )
     return found  # type: ignore[no-any-return]
 
 
-def _by_name(name: str) -> ModuleType:
+def _by_name(name: str, option: str) -> ModuleType:
     sys.path.insert(0, os.getcwd())
     try:
         return importlib.import_module(name)
@@ -103,16 +109,16 @@ def _by_name(name: str) -> ModuleType:
         raise UsageError(
             f"there is no module {name}",
             why=f"it is neither in {os.getcwd()} nor installed",
-            hint="give the file: --model path/to/file.py:FUNCTION",
+            hint=f"give the file: {option} path/to/file.py:FUNCTION",
             id="model-function",
         ) from None
 
 
-def _from_file(path: str) -> ModuleType:
+def _from_file(path: str, option: str) -> ModuleType:
     if not os.path.isfile(path):
         raise UsageError(
             f"there is no file {path}",
-            why="--model names it",
+            why=f"{option} names it",
             hint="check the path; it is relative to the working directory",
             id="model-function",
         )
@@ -128,10 +134,11 @@ def _from_file(path: str) -> ModuleType:
     return module
 
 
-def _failed(spec: str, error: Exception) -> ConversionError:
+def function_failed(spec: str, error: Exception, option: str = "--model") -> ConversionError:
+    """The error of a person's own code that raised something: what, and in which line."""
     where = traceback.extract_tb(error.__traceback__)[-1]
     return ConversionError(
-        f"--model {spec} failed",
+        f"{option} {spec} failed",
         why=f"{type(error).__name__}: {error} ({os.path.basename(where.filename)}:{where.lineno})",
         hint="run it in Python first",
         id="model-function-failed",
