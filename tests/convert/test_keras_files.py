@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from ckpttool.convert.worker.keras_safety import require_no_code
+from ckpttool.convert.worker.keras_safety import require_contained, require_no_code
 from ckpttool.errors import CkpttoolError, LimitError, UnsafeError
 from ckpttool.limits import Limits
+from ckpttool.sources.registry import open_source
 
 DENSE = {"module": "keras.layers", "class_name": "Dense", "config": {"units": 2}}
 
@@ -64,3 +65,21 @@ def test_a_configuration_that_is_none(tmp_path: Path) -> None:
         assert caught.value.id == "keras-config"
     with pytest.raises(LimitError):
         require_no_code(archive(tmp_path / "m.keras", " " * 101), Limits(keras_config_bytes=100))
+
+
+def test_weights_that_lie_in_other_files_are_refused(tmp_path: Path) -> None:
+    """Keras would read whatever file of yours the link names into the weights."""
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "other.h5", "w") as other:
+        other["secret"] = [1.0, 2.0]
+    path = tmp_path / "m.weights.h5"
+    with h5py.File(path, "w") as file:
+        file["layers/dense/vars/0"] = [[1.0]]
+        file["layers/dense/vars/1"] = h5py.ExternalLink("other.h5", "secret")
+    with open_source(str(path), Limits()) as source, pytest.raises(UnsafeError) as caught:
+        require_contained(source)
+    assert (caught.value.exit_code, caught.value.id) == (22, "hdf5-elsewhere")
+    with h5py.File(path, "a") as file:
+        del file["layers/dense/vars/1"]
+    with open_source(str(path), Limits()) as source:
+        require_contained(source)

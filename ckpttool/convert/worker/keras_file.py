@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from ckpttool.convert.job import Job
 from ckpttool.convert.targets import installed
-from ckpttool.convert.worker.keras_safety import require_no_code
+from ckpttool.convert.worker.keras_safety import require_contained, require_no_code
 from ckpttool.errors import ConversionError
 from ckpttool.limits import default_limits
+from ckpttool.sources.registry import open_source
 
 if TYPE_CHECKING:
     from ckpttool.convert.worker.traced_program import TracedProgram
@@ -26,11 +27,14 @@ def open_keras_file(job: Job) -> TracedProgram:
     """The program of a Keras file.
 
     Raises:
-        UnsafeError: id ``keras-code``. ConversionError: id ``keras-unloadable``.
+        UnsafeError: ids ``keras-code``, ``hdf5-elsewhere``.
+        ConversionError: id ``keras-unloadable``.
     """
     from ckpttool.convert.worker.model import program_of
 
     path = job.origin.graph
+    with open_source(path, default_limits()) as source:
+        require_contained(source)
     require_no_code(path, default_limits())
     reasons = []
     for library in ("keras", "tf_keras"):  # what only Keras 2 can load, the second does

@@ -1,7 +1,8 @@
-"""Whether a Keras file asks for code: a Lambda, or a class of a module that is not Keras'.
+"""Whether a Keras file asks for code, or leads to other files: before Keras sees it.
 
-Keras has a safe mode, which Keras 2 does not keep in every format, and to load a class a
-file may name any module that is installed. So the configuration is read as data first.
+Code is a Lambda, or a class of a module that is not Keras'. Keras has a safe mode, which
+Keras 2 does not keep in every format, and to load a class a file may name any module that
+is installed. So the configuration is read as data first.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from typing import Any
 
 from ckpttool.errors import LimitError, UnsafeError
 from ckpttool.limits import Limits
+from ckpttool.sources.base import Source
 from ckpttool.sources.keras_config import parse_object
 
-__all__ = ["require_no_code"]
+__all__ = ["require_contained", "require_no_code"]
 
 _CONFIG = "config.json"
 _ATTRIBUTE = "model_config"
@@ -41,6 +43,22 @@ def require_no_code(path: str, limits: Limits) -> None:
             why=f"its configuration names {', '.join(found[:_NAMED])}",
             hint="give the code yourself: --model FILE.py:FUNCTION",
             id="keras-code",
+        )
+
+
+def require_contained(source: Source) -> None:
+    """Check that all values of a Keras file lie in it: the HDF5 library follows any link.
+
+    Raises:
+        UnsafeError: id ``hdf5-elsewhere``.
+    """
+    elsewhere = [one for one in source.findings() if one.id == "hdf5-elsewhere"]
+    if elsewhere:
+        raise UnsafeError(
+            f"{source.location} leads to other files",
+            why=f"{elsewhere[0].object}: {elsewhere[0].message}",
+            hint="write it again as one file: h5repack, or h5py where you trust it",
+            id="hdf5-elsewhere",
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
+from ckpttool.convert.worker.keras_safety import require_contained
 from ckpttool.errors import IncompleteError
 from ckpttool.limits import default_limits
 from ckpttool.sources.base import Source
@@ -42,6 +43,7 @@ def restore(model: Any, variables: Sequence[Any], address: str, root: str | None
     """
     with open_source(address, default_limits()) as source:
         if source.kind in _KERAS:
+            require_contained(source)
             _mark(variables)
             model.load_weights(source.location)
             return _marked(variables)
