@@ -73,10 +73,7 @@ def load_function(spec: str, option: str = "--model") -> Callable[..., Any]:
             id="model-function",
         )
     try:
-        if where.endswith(".py"):
-            module = _from_file(where, option)
-        else:
-            module = _by_name(where, option)
+        module = _from_file(where, option) if where.endswith(".py") else _by_name(where, option)
     except UsageError:
         raise
     except Exception as error:
