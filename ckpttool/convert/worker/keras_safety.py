@@ -21,6 +21,8 @@ __all__ = ["require_contained", "require_no_code"]
 _CONFIG = "config.json"
 _ATTRIBUTE = "model_config"
 _LAMBDAS = {"Lambda", "__lambda__"}
+#: What our reader says of values in other files, and of links, which Keras never writes.
+_ELSEWHERE = {"hdf5-elsewhere", "hdf5-link"}
 #: Whose classes Keras may look up.
 _KERAS = {"keras", "tf_keras", "builtins"}
 _NAMED = 5
@@ -52,7 +54,7 @@ def require_contained(source: Source) -> None:
     Raises:
         UnsafeError: id ``hdf5-elsewhere``.
     """
-    elsewhere = [one for one in source.findings() if one.id == "hdf5-elsewhere"]
+    elsewhere = [one for one in source.findings() if one.id in _ELSEWHERE]
     if elsewhere:
         raise UnsafeError(
             f"{source.location} leads to other files",
