@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ckpttool.convert.child import Bounds, run_task
+from ckpttool.convert.child import Bounds, RunTask, run_task
 from ckpttool.convert.job import Case, Execution, Made, Ran
 from ckpttool.convert.metrics import Figures, Tolerance, compare, faults, merged, tolerance_of
 from ckpttool.convert.ports import Port
@@ -69,6 +69,7 @@ def check(
     *,
     log: str,
     bounds: Bounds,
+    run: RunTask = run_task,
 ) -> CheckResult:
     """Run a result on the inputs of the reference, and compare.
 
@@ -80,6 +81,7 @@ def check(
         folder: an existing directory for what it computes.
         log: of the child.
         bounds: of the child.
+        run: what runs it.
 
     Raises:
         ConversionError: id ``converter-timeout``. LimitError: id ``converter-memory``.
@@ -90,7 +92,7 @@ def check(
     signatures = tuple(one for one in made.reference if one.name in wanted)
     job = Execution(target.name, path, signatures, made.cases, folder)
     try:
-        value = run_task(_TASK, plain(job), folder=folder, log=log, bounds=bounds)  # type: ignore[arg-type]
+        value = run(_TASK, plain(job), folder=folder, log=log, bounds=bounds)  # type: ignore[arg-type]
     except (ConverterMissingError, UnsupportedError) as error:
         return not_run(f"{error.what}: {error.why}" + (f"; {error.hint}" if error.hint else ""))
     except ConversionError as error:

@@ -15,14 +15,14 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from ckpttool import errors
 from ckpttool.convert.wire import decode, encode
 from ckpttool.errors import CkpttoolError, ConversionError, LimitError
 from ckpttool.limits import Limits
 
-__all__ = ["Answer", "Bounds", "Failure", "last_lines", "run_task"]
+__all__ = ["Answer", "Bounds", "Failure", "RunTask", "last_lines", "run_task"]
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 #: Runs the worker whatever ``sys.path`` is, without putting anything before the library.
@@ -85,6 +85,14 @@ class Answer:
 
     value: dict[str, Any] | None = None
     failure: Failure | None = None
+
+
+class RunTask(Protocol):
+    """What runs a task: ``run_task``, or for many conversions one that starts no process."""
+
+    def __call__(
+        self, task: str, job: Mapping[str, object], *, folder: str, log: str, bounds: Bounds
+    ) -> dict[str, Any]: ...
 
 
 def run_task(

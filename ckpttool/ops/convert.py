@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ckpttool.convert.check import CheckResult, check, not_run, require_proof
-from ckpttool.convert.child import Bounds, last_lines, run_task
+from ckpttool.convert.child import Bounds, RunTask, last_lines, run_task
 from ckpttool.convert.job import Job, Made, Origin
 from ckpttool.convert.origin import find_origin
 from ckpttool.convert.ports import Signature
@@ -131,6 +131,7 @@ def convert(
     dry_run: bool = False,
     limits: Limits | None = None,
     said: Callable[[str], None] | None = None,
+    run: RunTask = run_task,
 ) -> ConvertResult:
     """Convert, check, and move the result into its place.
 
@@ -139,6 +140,7 @@ def convert(
         dry_run: find out all that can be known without TensorFlow, and write nothing.
         limits: bounds on what files may claim, and on the child.
         said: told the last lines of the child's log when it fails.
+        run: what runs a task in a child.
 
     Raises:
         UsageError: ids ``target-unknown``, ``target-setting``, and of the options' words.
@@ -158,7 +160,7 @@ def convert(
     if report is not None and not dry_run:
         require_report_free(report, overwrite=request.overwrite)
     if request.check.only:
-        return _check_only(request, target, limits, said)
+        return _check_only(request, target, limits, said, run)
     form: Literal["file", "directory"] = "directory" if target.form == "directory" else "file"
     require_free(request.destination, form, target.marks, overwrite=request.overwrite)
     origin = find_origin(request, limits)
@@ -166,7 +168,7 @@ def convert(
         return _result(request, origin, not_run("this is a plan"))
     with Staging(request.destination, overwrite=request.overwrite) as staging:
         with _log(request.log, said) as log:
-            work = _Work(request, target, origin, staging.scratch, log, limits)
+            work = _Work(request, target, origin, staging.scratch, log, limits, run)
             made = work.made(staging.artefact)
             checked = work.checked(made, staging.artefact)
         outputs = staging.outputs
@@ -185,7 +187,11 @@ def convert(
 
 
 def _check_only(
-    request: Request, target: Target, limits: Limits, said: Callable[[str], None] | None
+    request: Request,
+    target: Target,
+    limits: Limits,
+    said: Callable[[str], None] | None,
+    run: RunTask,
 ) -> ConvertResult:
     """Check what is at the destination already; nothing of it changes."""
     if stat_path(request.destination) is None:
@@ -199,7 +205,7 @@ def _check_only(
         tempfile.TemporaryDirectory(prefix="ckpttool-check-") as folder,
         _log(request.log, said) as log,
     ):
-        work = _Work(request, target, origin, folder, log, limits)
+        work = _Work(request, target, origin, folder, log, limits, run)
         made = work.made(request.destination)
         checked = work.checked(made, request.destination)
     outputs = tuple(
@@ -224,6 +230,7 @@ class _Work:
     folder: str
     log: str
     limits: Limits
+    run: RunTask
 
     @property
     def _bounds(self) -> Bounds:
@@ -252,6 +259,7 @@ class _Work:
             self.folder,
             log=self.log,
             bounds=self._bounds,
+            run=self.run,
         )
         made.seconds["check"] = round(time.monotonic() - started, 3)
         return found
