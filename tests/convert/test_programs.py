@@ -170,6 +170,21 @@ def test_a_batch_that_is_fixed(tmp_path: Path) -> None:
         assert spec.shape[0] == 4
 
 
+@pytest.mark.parametrize("name", ["mlp-ref", "loop", "recurrent", "embedding"])
+def test_the_frozen_model_that_converters_take(name: str, tmp_path: Path) -> None:
+    """All its functions in one SavedModel without variables, under plain names."""
+    from ckpttool.convert.worker.frozen_model import save_frozen
+
+    source, given = CASES[name]
+    with open_program(source, **given) as program:
+        save_frozen(program.functions, str(tmp_path / "frozen"), batch=3)
+        for function in program.functions:
+            feeds = feed(function, 3)
+            signature = function.signature.name
+            close(load(tmp_path / "frozen", signature, feeds), function.run(feeds))
+    assert not tf.saved_model.load(str(tmp_path / "frozen")).signatures["serving_default"].variables
+
+
 @pytest.mark.parametrize(
     ("source", "given"),
     [("tables", {"outputs": ["rows"]}), ("words/ckpt", {"model": "build.py:Words"})],

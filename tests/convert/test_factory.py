@@ -1,0 +1,95 @@
+"""The function of `--model`: found, called with its arguments, or refused in plain words."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ckpttool.convert.specs import NamedValue
+from ckpttool.convert.worker.factory import build_model, load_function
+from ckpttool.errors import CkpttoolError, ConversionError, UsageError
+
+CODE = """
+import helper_of_a_test
+
+class Nets:
+    @staticmethod
+    def build(units, deep=False):
+        return ("model", units, deep, helper_of_a_test.NAME)
+
+def nothing():
+    return None
+
+def broken():
+    return 1 / 0
+
+NUMBER = 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def _code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "code_of_a_test.py").write_text(CODE)
+    (tmp_path / "helper_of_a_test.py").write_text("NAME = 'beside it'\n")
+    (tmp_path / "raises_of_a_test.py").write_text("import no_such_library_of_a_test\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in list(sys.modules):
+        if name.endswith("_of_a_test"):
+            monkeypatch.delitem(sys.modules, name)
+
+
+def refused(spec: str, *arguments: NamedValue) -> CkpttoolError:
+    with pytest.raises(CkpttoolError) as caught:
+        build_model(spec, arguments)
+    return caught.value
+
+
+@pytest.mark.parametrize("where", ["code_of_a_test.py", "code_of_a_test", "./code_of_a_test.py"])
+def test_a_file_or_a_module_with_what_lies_beside_it(where: str) -> None:
+    arguments = [NamedValue("units", 64), NamedValue("deep", True)]
+    built = build_model(f"{where}:Nets.build", arguments)
+    assert built == ("model", 64, True, "beside it")
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("code_of_a_test.py", "MODULE:FUNCTION"),
+        (":build", "MODULE:FUNCTION"),
+        ("missing.py:build", "no file missing.py"),
+        ("missing_of_a_test:build", "no module missing_of_a_test"),
+        ("code_of_a_test.py:nothin", "did you mean: --model code_of_a_test.py:nothing"),
+        ("code_of_a_test.py:NUMBER", "no function NUMBER"),
+        ("code_of_a_test.py:nothing", "returns nothing"),
+        ("code_of_a_test.py:Nets.build", "units"),
+    ],
+)
+def test_what_cannot_be_used(spec: str, said: str) -> None:
+    error = refused(spec)
+    assert isinstance(error, UsageError)
+    assert error.id == "model-function"
+    assert said in f"{error.what} {error.why} {error.hint}"
+
+
+def test_arguments_that_it_does_not_take() -> None:
+    given = [NamedValue("units", 1), NamedValue("width", 1)]
+    assert "width" in refused("code_of_a_test.py:Nets.build", *given).why
+
+
+def test_what_it_raises_is_said_with_its_line() -> None:
+    error = refused("code_of_a_test.py:broken")
+    assert isinstance(error, ConversionError)
+    assert error.id == "model-function-failed"
+    assert "ZeroDivisionError" in error.why
+    assert "code_of_a_test.py:13" in error.why
+    missing = refused("raises_of_a_test.py:build")
+    assert "no_such_library_of_a_test" in missing.why
+    assert missing.id == "model-function-failed"
+
+
+def test_a_function_that_is_no_model_s() -> None:
+    """As ``--calibration`` uses it."""
+    assert load_function("code_of_a_test.py:nothing")() is None
