@@ -42,7 +42,10 @@ NAMES = ("w", "w/Adam", "emb", "bias", "layer/emb", "step")
 SHAPES = {"w": (6, 3), "w/Adam": (6, 3), "emb": (12, 2), "bias": (5,), "layer/emb": (4, 2, 3)}
 Contents = dict[str, np.ndarray]
 
-options = st.builds(Options, check=st.booleans(), link=st.booleans())
+# Not `st.builds`, which would make up limits and the number of threads too.
+options = st.tuples(st.booleans(), st.booleans()).map(
+    lambda given: Options(check=given[0], link=given[1])
+)
 
 
 @st.composite
