@@ -23,6 +23,9 @@ from ckpttool.errors import ConversionError, UsageError
 
 __all__ = ["open_model", "program_of", "variables_of"]
 
+#: What Keras calls the state of a random generator.
+_RANDOM = "seed_generator_state"
+
 
 def open_model(job: Job) -> TracedProgram:
     """The program of a model, restored.
@@ -59,11 +62,10 @@ def open_model(job: Job) -> TracedProgram:
             hint="return the model that was trained",
             id="model-kind",
         )
-    warnings = []
-    if left:
-        names = ", ".join(map(name_of, left[:3]))
-        warnings.append(f"{len(left)} variables that nothing uses have no value there ({names})")
-    return TracedProgram(functions, model, warnings)
+    # The state of a random generator is no weight, and most checkpoints lack it.
+    idle = [name for one in left if not (name := name_of(one)).endswith(_RANDOM)]
+    said = f"{len(idle)} variables that nothing uses have no value there: {', '.join(idle[:3])}"
+    return TracedProgram(functions, model, (said,) if idle else ())
 
 
 def program_of(model: Any, job: Job) -> TracedProgram:  # noqa: ANN401
