@@ -58,6 +58,9 @@ def test_an_export(models: Path, tmp_path: Path, run_cli: RunCli) -> None:
     again = run_cli([*args, "--json"], cwd=tmp_path)
     assert again.returncode == 31
     assert json.loads(again.stderr)["id"] == "exists"
+    asked = run_cli([*args, "--overwrite"], cwd=tmp_path)
+    assert asked.returncode == 4
+    assert "replace export?" in asked.stderr
 
 
 def test_d37_slots_that_tensorflow_2_cannot_load(tmp_path: Path, run_cli: RunCli) -> None:
@@ -99,7 +102,7 @@ def test_fault_21_a_child_that_aborts(models: Path, tmp_path: Path, run_cli: Run
     export = tmp_path / "export"
     export.mkdir()
     (export / "saved_model.pb").write_text("the one before")
-    args = ["convert", "subclass/ckpt", str(export), "--to", "savedmodel", "--overwrite"]
+    args = ["convert", "subclass/ckpt", str(export), "--to", "savedmodel", "--overwrite", "-y"]
     log = tmp_path / "log.txt"
     result = run_cli(
         [*args, "--model", "build.py:aborting", "--log", str(log)],

@@ -13,6 +13,7 @@ from ckpttool.cli.views.convert import ConvertView, OffersView
 from ckpttool.convert.request import QUANTIZATIONS, CheckSettings, Request, Settings
 from ckpttool.convert.specs import parse_named_value, parse_port
 from ckpttool.ops.convert import convert, offers
+from ckpttool.storage import stat_path
 
 if TYPE_CHECKING:
     from ckpttool.convert.request import Quantization
@@ -150,6 +151,7 @@ def _list(ctx: click.Context, param: click.Parameter, value: bool) -> None:
 )
 @options.overwrite
 @options.dry_run
+@options.yes
 @options.output(notes=True)
 def command(
     out: Output,
@@ -186,6 +188,7 @@ def command(
     log: str | None,
     overwrite: bool,
     dry_run: bool,
+    yes: bool,
 ) -> int:
     """Convert a checkpoint with its graph into what is served, and prove the result.
 
@@ -231,6 +234,8 @@ def command(
         memory=memory,
         log=log,
     )
+    if overwrite and not dry_run and not yes and stat_path(destination) is not None:
+        out.confirm(f"replace {destination}?")
     result = convert(request, dry_run=dry_run, said=out.note)
     for note in result.notes:
         out.note(note)
