@@ -14,7 +14,7 @@ from ckpttool.convert.request import Request
 
 __all__ = ["Case", "Execution", "GraphKind", "Job", "Made", "Origin", "Ran"]
 
-GraphKind = Literal["graph", "savedmodel", "model", "keras"]
+GraphKind = Literal["graph", "savedmodel", "model", "keras", "values", "export"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,8 @@ class Origin:
     """Where the graph and the values come from.
 
     Attributes:
-        kind: a graph file, a SavedModel, a function that builds the model, a Keras file.
+        kind: a graph file, a SavedModel, a function that builds the model, a Keras file; of
+            what needs no child: values alone, an export that is refreshed.
         graph: the path of the graph file, the SavedModel or the Keras file; for a model
             the function (``file.py:function``).
         values: the address of the source that has the values; None where the graph has

@@ -56,7 +56,7 @@ def report_path(request: Request, target: Target) -> str | None:
     check = request.check
     if check.report is not None:
         return check.report
-    if target.graph and check.run and not check.only:
+    if target.graph and request.like is None and check.run and not check.only:
         return request.destination.rstrip("/") + _ENDING
     return None
 

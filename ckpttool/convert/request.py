@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ckpttool.convert.specs import NamedValue, PortSpec
+from ckpttool.model import Kind
 
-__all__ = ["QUANTIZATIONS", "CheckSettings", "Quantization", "Request", "Settings"]
+__all__ = ["QUANTIZATIONS", "CheckSettings", "Choice", "Quantization", "Request", "Settings"]
 
 Quantization = Literal["float16", "dynamic-int8", "int8", "int16x8", "uint8", "uint16"]
 QUANTIZATIONS: tuple[Quantization, ...] = (
@@ -78,6 +79,25 @@ class CheckSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """Which variables go into a file of weights, and what they are called there.
+
+    Attributes:
+        names: by their readable name, the literal key, or the object path.
+        include: globs one of which a name has to match; empty: any name.
+        exclude: globs that no name may match.
+        regex: an expression that is found in every name.
+        kinds: what they are for; empty: anything.
+    """
+
+    names: Literal["full", "key", "path"] = "full"
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    regex: str | None = None
+    kinds: tuple[Kind, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """A whole conversion.
 
@@ -90,11 +110,13 @@ class Request:
         model_args: keyword arguments of that function.
         root: the attribute of the checkpoint under which the model was saved; None: found.
         like: an existing SavedModel whose graph is taken and whose values are replaced.
+        maps: files that say which variable of the source is which of ``like``.
         inputs: chosen inputs; empty: as found.
         outputs: chosen outputs; empty: as found.
         signatures: chosen signatures; empty: all.
         freeze: inputs that become constants.
         allow_training_graph: a graph made for training is converted all the same.
+        choice: of variables, for a file of weights.
         settings: for the target.
         check: how it is proven.
         overwrite: what is at the destination may be replaced.
@@ -111,11 +133,13 @@ class Request:
     model_args: tuple[NamedValue, ...] = ()
     root: str | None = None
     like: str | None = None
+    maps: tuple[str, ...] = ()
     inputs: tuple[PortSpec, ...] = ()
     outputs: tuple[PortSpec, ...] = ()
     signatures: tuple[str, ...] = ()
     freeze: tuple[NamedValue, ...] = ()
     allow_training_graph: bool = False
+    choice: Choice = field(default_factory=Choice)
     settings: Settings = field(default_factory=Settings)
     check: CheckSettings = field(default_factory=CheckSettings)
     overwrite: bool = False

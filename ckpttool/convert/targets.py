@@ -7,10 +7,10 @@ only the metadata of packages is read, so a broken TensorFlow breaks no list.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
-from ckpttool.convert.request import Quantization, Settings
+from ckpttool.convert.request import Choice, Quantization, Request, Settings
 from ckpttool.errors import ConverterMissingError, UsageError
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "find_target",
     "installed",
     "require_installed",
+    "require_no_choice",
     "require_settings",
 ]
 
@@ -37,7 +38,8 @@ class Target:
             with its own), a directory, or a checkpoint's prefix.
         module: what writes it. With a graph: ``ckpttool.convert.worker.<module>`` with
             ``write(program, path, settings) -> Written``, called in the child. Without:
-            ``ckpttool.convert.<module>``, called in this process.
+            ``ckpttool.convert.<module>``, called in this process; empty for a checkpoint,
+            which ``ops/rewrite`` writes.
         graph: whether it computes something, so that a graph is needed.
         needs: distributions without which it cannot be written.
         runs: distributions that run it for the check; one of them is enough.
@@ -164,18 +166,30 @@ _ALL = (
         name="checkpoint",
         title="TensorFlow checkpoint (V2)",
         form="prefix",
-        module="weights_checkpoint",
+        module="",
         graph=False,
         needs=(),
         runs=(),
-        settings=("dtypes",),
+        settings=(),
         suffixes=(),
         marks=(),
         holds="every value, under the names of the source",
     ),
 )
+_KERAS_ENDING = ".weights.h5"
 #: ``--to`` → target, in the order in which they are shown.
 TARGETS = {target.name: target for target in _ALL}
+
+
+#: What ``--to h5`` is where a model says how Keras lays its weights out.
+_KERAS_WEIGHTS = replace(
+    TARGETS["h5"],
+    title="Keras weights",
+    module="to_keras_weights",
+    graph=True,
+    needs=("tensorflow", "keras", "h5py"),
+    settings=(),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,19 +236,24 @@ def installed(name: str) -> Requirement:
         return Requirement(name, None)
 
 
-def find_target(name: str, destination: str) -> Target:
+def find_target(name: str, destination: str, model: str | None = None) -> Target:
     """The target of this name; where that is empty, the one that the destination's ending means.
+
+    With a model the name of a ``.weights.h5`` means Keras's own layout, for only the model
+    knows it.
 
     Raises:
         UsageError: id ``target-unknown``.
     """
-    if name in TARGETS:
-        return TARGETS[name]
+    lower = destination.lower()
+    found = TARGETS.get(name)
     if not name:
-        lower = destination.lower()
-        for target in _ALL:
-            if target.suffixes and lower.endswith(target.suffixes):
-                return target
+        ends = (one for one in _ALL if one.suffixes and lower.endswith(one.suffixes))
+        found = next(ends, None)
+    if found is TARGETS["h5"] and model is not None and lower.endswith(_KERAS_ENDING):
+        return _KERAS_WEIGHTS
+    if found is not None:
+        return found
     from ckpttool.sources.nearest import nearest
 
     near = nearest(name, TARGETS)
@@ -311,3 +330,21 @@ def _require_calibration(settings: Settings) -> None:
                 hint=f"add --quantize {words[0]}, or leave it out",
                 id="options-contradict",
             )
+
+
+def require_no_choice(request: Request, target: Target) -> None:
+    """Check that no variables were chosen where the graph says which are needed.
+
+    Raises:
+        UsageError: id ``target-setting``.
+    """
+    if request.choice != Choice() or request.maps:
+        raise UsageError(
+            f"no variables can be chosen for {target.name}",
+            why="its graph says which it needs, and what they are called"
+            if not request.maps
+            else "--map says which variable is which of the export of --like",
+            hint="--include, --exclude, --regex, --kind and --names are for files of weights: "
+            "safetensors, npz, h5",
+            id="target-setting",
+        )

@@ -8,7 +8,7 @@ attribute ``name``. Imports h5py and numpy inside; knows no source and no path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ckpttool.errors import CorruptError
@@ -76,12 +76,15 @@ def hdf5_paths(names: Sequence[str]) -> list[str]:
     return paths
 
 
-def write_hdf5(arrays: Sequence[NamedArray], file: BinaryIO) -> None:
+def write_hdf5(
+    arrays: Sequence[NamedArray], file: BinaryIO, attributes: Mapping[str, str] | None = None
+) -> None:
     """Write a whole file.
 
     Args:
         arrays: in any order.
         file: empty, unbuffered, open for reading and writing; not closed.
+        attributes: text that goes with them, as attributes of the root.
 
     Raises:
         UnsupportedError, UsageError: as `check_hdf5`; nothing is written then.
@@ -95,7 +98,7 @@ def write_hdf5(arrays: Sequence[NamedArray], file: BinaryIO) -> None:
     paths = hdf5_paths([array.name for array in arrays])
     watched = _Watched(file)
     try:
-        offsets = _lay_out(arrays, paths, watched)
+        offsets = _lay_out(arrays, paths, watched, attributes or {})
     except (OSError, AttributeError, RuntimeError):  # what HDF5 makes of the system's
         if watched.error is None:
             raise
@@ -129,13 +132,17 @@ class _Watched:
 
 
 def _lay_out(
-    arrays: Sequence[NamedArray], paths: Sequence[str], file: _Watched
+    arrays: Sequence[NamedArray],
+    paths: Sequence[str],
+    file: _Watched,
+    attributes: Mapping[str, str],
 ) -> list[tuple[int, int]]:
     """Make everything but the numbers; where those of each array go, and how many bytes."""
     import h5py
 
     offsets: list[tuple[int, int]] = []
     with h5py.File(file, "w") as target:
+        target.attrs.update(attributes)
         for array, path in zip(arrays, paths, strict=True):
             encoded = path.encode("utf-8", "surrogateescape")
             if array.dtype == "string":

@@ -15,10 +15,16 @@ from ckpttool.formats.long_message import MessageBytes, fields_of
 from ckpttool.formats.metagraph import MetaGraph, parse_metagraph
 from ckpttool.limits import Limits
 
-__all__ = ["Fingerprint", "SavedModel", "parse_fingerprint", "parse_saved_model"]
+__all__ = [
+    "Fingerprint",
+    "SavedModel",
+    "parse_fingerprint",
+    "parse_saved_model",
+    "patch_checkpoint_hash",
+]
 
 _SCHEMA_VERSION, _META_GRAPH = 1, 2
-_UUID = 7
+_CHECKPOINT_HASH, _UUID = 5, 7
 #: A SavedModel has one MetaGraph a set of tags; three is many.
 _MAX_META_GRAPHS = 100
 
@@ -85,3 +91,15 @@ def parse_fingerprint(data: bytes, path: str) -> Fingerprint:
                 uuid = data[value[0] : value[1]].decode("utf-8", "surrogateescape")
     program, signature, objects, checkpoint = (numbers.get(number, 0) for number in range(2, 6))
     return Fingerprint(numbers.get(1, 0), program, signature, objects, checkpoint, uuid)
+
+
+def patch_checkpoint_hash(data: bytes, path: str, value: int) -> bytes:
+    """A ``FingerprintDef`` with another ``checkpoint_hash``, and all else as it is.
+
+    Raises:
+        CorruptError: id ``graph-malformed``.
+    """
+    with naming_graph(path):
+        kept = [raw for number, _, raw in wire.raw_fields(data) if number != _CHECKPOINT_HASH]
+    tag = wire.encode_varint(_CHECKPOINT_HASH << 3 | wire.VARINT)
+    return b"".join([*kept, tag, wire.encode_varint(value)])

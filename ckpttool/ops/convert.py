@@ -14,7 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ckpttool.convert.check import CheckResult, check, not_run, require_proof
+from ckpttool.convert.check import (
+    CheckResult,
+    check,
+    not_run,
+    require_agreement,
+    require_proof,
+)
 from ckpttool.convert.child import Bounds, RunTask, last_lines, run_task
 from ckpttool.convert.job import Job, Made, Origin
 from ckpttool.convert.origin import find_origin
@@ -36,6 +42,7 @@ from ckpttool.convert.targets import (
     find_target,
     installed,
     require_installed,
+    require_no_choice,
     require_settings,
 )
 from ckpttool.convert.wire import decode, encode, plain
@@ -152,25 +159,38 @@ def convert(
         ConverterMissingError: id ``check-not-run``: it cannot be proven, as was asked for.
     """
     limits = limits or default_limits()
-    target = find_target(request.target, request.destination)
+    target = find_target(request.target, request.destination, request.model)
     request = replace(request, target=target.name)
     require_settings(target, request.settings)
-    require_installed(f"--to {target.name}", target.needs)
+    require_agreement(request.check)
+    if request.like is None:
+        require_installed(f"--to {target.name}", target.needs)
     report = report_path(request, target)
     if report is not None and not dry_run:
         require_report_free(report, overwrite=request.overwrite)
     if request.check.only:
         return _check_only(request, target, limits, said, run)
+    if target.form == "prefix":
+        return _checkpoint(request, target, limits, dry_run=dry_run)
     form: Literal["file", "directory"] = "directory" if target.form == "directory" else "file"
     require_free(request.destination, form, target.marks, overwrite=request.overwrite)
-    origin = find_origin(request, limits)
+    origin = _origin(request, target, limits)
     if dry_run:
         return _result(request, origin, not_run("this is a plan"))
     with Staging(request.destination, overwrite=request.overwrite) as staging:
-        with _log(request.log, said) as log:
-            work = _Work(request, target, origin, staging.scratch, log, limits, run)
-            made = work.made(staging.artefact)
-            checked = work.checked(made, staging.artefact)
+        if origin.kind == "values":
+            from ckpttool.ops.convert_weights import write_weights
+
+            made, checked = write_weights(request, target, origin, staging.artefact, limits)
+        elif origin.kind == "export":
+            from ckpttool.ops.convert_refresh import refresh
+
+            made, checked = refresh(request, origin, staging.artefact, limits)
+        else:
+            with _log(request.log, said) as log:
+                work = _Work(request, target, origin, staging.scratch, log, limits, run)
+                made = work.made(staging.artefact)
+                checked = work.checked(made, staging.artefact)
         outputs = staging.outputs
         files = [(one.path, staging.staged(one)) for one in outputs]
         if report is not None and (checked.state != "failed" or request.check.report is not None):
@@ -184,6 +204,35 @@ def convert(
         require_proof(checked, request, target)
         staging.commit()
     return _result(request, origin, checked, made, outputs, report)
+
+
+def _origin(request: Request, target: Target, limits: Limits) -> Origin:
+    """Where graph and values come from; a target without a graph needs only the values."""
+    if request.like is not None:
+        from ckpttool.ops.convert_refresh import refresh_origin
+
+        return refresh_origin(request, limits)
+    if not target.graph:
+        from ckpttool.ops.convert_weights import values_origin
+
+        return values_origin(request, limits)
+    require_no_choice(request, target)
+    return find_origin(request, limits)
+
+
+def _checkpoint(
+    request: Request, target: Target, limits: Limits, *, dry_run: bool
+) -> ConvertResult:
+    """What ends as several files of one prefix has a way of its own into its place."""
+    from ckpttool.ops.convert_checkpoint import write_checkpoint
+
+    origin = _origin(request, target, limits)
+    made, checked, outputs = write_checkpoint(request, target, limits, dry_run=dry_run)
+    report = request.check.report
+    if report is not None and not dry_run:
+        files = [(one.path, one.path) for one in outputs]
+        write_report(report, make_report(request, origin, made, checked, files, limits))
+    return _result(request, origin, checked, None if dry_run else made, outputs, report)
 
 
 def _check_only(
@@ -200,7 +249,7 @@ def _check_only(
             why="--check-only looks at a result that is there",
             hint="leave --check-only out to make it",
         )
-    origin = find_origin(request, limits)
+    origin = _origin(request, target, limits)
     with (
         tempfile.TemporaryDirectory(prefix="ckpttool-check-") as folder,
         _log(request.log, said) as log,
@@ -239,7 +288,7 @@ class _Work:
     def made(self, artefact: str) -> Made:
         """Let the child convert, or only record the reference."""
         cases = None
-        if self.request.check.run:
+        if self.request.check.run and self.target.runs:
             cases = os.path.join(self.folder, "cases")
             os.mkdir(cases)
         job = Job(self.request, self.origin, artefact, cases)
@@ -250,6 +299,8 @@ class _Work:
         """Run the result and compare."""
         if not self.request.check.run:
             return not_run("no check was asked for")
+        if not self.target.runs:  # values only: the child has read them back
+            return CheckResult("passed", "bytes")
         started = time.monotonic()
         found = check(
             self.request,

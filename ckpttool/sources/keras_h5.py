@@ -7,18 +7,20 @@ configuration of a model is read as data and never made into a model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ckpttool.errors import CkpttoolError, CorruptError, IncompleteError
 from ckpttool.formats.dtypes import BY_NAME
 from ckpttool.formats.hdf5 import Dataset, Hdf5, Oddity
 from ckpttool.formats.hdf5_process import Hdf5Process
+from ckpttool.formats.hdf5_writer import NAME_ATTRIBUTE
 from ckpttool.model import Finding, Variable, numel
 from ckpttool.sources.base import Extent
 from ckpttool.sources.filenames import split_number
 from ckpttool.sources.keras_config import lambda_findings, parse_object, summary_of
 from ckpttool.sources.keras_names import Stored, labels, style_of
+from ckpttool.sources.kinds import Label, label_of_name
 from ckpttool.sources.listed import ListedSource
 from ckpttool.sources.selection import Selection
 from ckpttool.storage import open_directory
@@ -88,11 +90,25 @@ class Hdf5Source(ListedSource):
             self.notes.append("an HDF5 file that Keras did not write: its datasets as they are")
         stored = [Stored(data.path, data.shape, data.type.name) for data in found.datasets]
         named = labels(stored, style, layers)
+        if style == "plain":
+            named |= self._spelled(hdf5, named)
         self.publish(
             self._variable(dataset, *named[path]) for path, dataset in self._datasets.items()
         )
         self._find_step()
         return hdf5
+
+    @staticmethod
+    def _spelled(hdf5: Hdf5, named: Mapping[str, Label]) -> dict[str, Label]:
+        """The labels of datasets whose names could not be their paths: see hdf5_writer.py."""
+        found = {}
+        taken = set(named)
+        for path in named:
+            name = (hdf5.attribute(path, NAME_ATTRIBUTE) or "") if ":" in path else ""
+            if name not in taken and name.replace("/", ":") == path.replace("/", ":"):
+                taken.add(name)
+                found[path] = label_of_name(name)
+        return found
 
     def describe(self, config: str | bytes | None, what: str) -> None:
         """Say what the configuration of the model says."""

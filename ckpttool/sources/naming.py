@@ -32,6 +32,7 @@ __all__ = [
     "label_of_name",
     "path_of_key",
     "readable_path",
+    "says_something",
 ]
 
 _ATTRIBUTES = "/.ATTRIBUTES/"
@@ -93,6 +94,12 @@ def readable_path(path: str) -> str:
     if "." not in path:
         return path
     return _ESCAPE.sub(lambda found: "/" if found[0] == ".S" else ".", path)
+
+
+def says_something(full_name: str) -> bool:
+    """Whether a full name is one that somebody gave; unnamed variables share one."""
+    unnamed = full_name.startswith(_MEANINGLESS_OPENINGS) and _MEANINGLESS.fullmatch(full_name)
+    return bool(full_name) and not unnamed
 
 
 class _Labels(dict[str, Label]):
@@ -186,14 +193,7 @@ def _names(graph: ObjectGraph, paths: list[str]) -> list[str]:
     """The readable name of each saved tensor: its full name, or its path; all different."""
     fit = {name for name, times in Counter(graph.full_names).items() if times == 1}
     fit.difference_update(paths)  # or a name would mean two things
-    fit.difference_update(
-        [
-            name
-            for name in fit
-            if name.startswith(_MEANINGLESS_OPENINGS) and _MEANINGLESS.fullmatch(name)
-        ]
-    )
-    fit.discard("")
+    fit.difference_update([name for name in fit if not says_something(name)])
     return [
         full_name if full_name in fit else path
         for full_name, path in zip(graph.full_names, paths, strict=True)

@@ -10,13 +10,15 @@ from ckpttool.cli import options
 from ckpttool.cli.output import Output
 from ckpttool.cli.parameters import DURATION, SIZE
 from ckpttool.cli.views.convert import ConvertView, OffersView
-from ckpttool.convert.request import QUANTIZATIONS, CheckSettings, Request, Settings
+from ckpttool.convert.request import QUANTIZATIONS, CheckSettings, Choice, Request, Settings
 from ckpttool.convert.specs import parse_named_value, parse_port
 from ckpttool.ops.convert import convert, offers
 from ckpttool.storage import stat_path
 
 if TYPE_CHECKING:
     from ckpttool.convert.request import Quantization
+    from ckpttool.model import Kind
+    from ckpttool.sources.base import NameStyle
 
 __all__ = ["command"]
 
@@ -35,6 +37,8 @@ def _list(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         "ckpttool convert run/@1000 model.tflite --model train.py:build --quantize dynamic-int8",
         "ckpttool convert run/ model.onnx --freeze-input is_training=False -n",
         "ckpttool convert export/1 web/ --to tfjs --signature serving_default",
+        "ckpttool convert run/ export/2 --to savedmodel --like export/1",
+        "ckpttool convert run/ model.safetensors --kind model",
         "ckpttool convert run/ theirs.onnx --check-only --check-data holdout.npz",
     ],
     epilog="An input or output is [NAME=]TENSOR[:INDEX][:DTYPE][SHAPE]: input, image=x:0, "
@@ -60,6 +64,19 @@ def _list(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     multiple=True,
     metavar="NAME=VALUE",
     help="An argument of that function. Repeatable.",
+)
+@click.option(
+    "--like",
+    metavar="EXPORT",
+    help="Refresh: the graph of this SavedModel with the values of SRC. Needs no TensorFlow.",
+)
+@click.option(
+    "--map",
+    "maps",
+    multiple=True,
+    type=click.Path(),
+    metavar="FILE",
+    help="With --like: which variable is which, JSON or CSV of old and new names.",
 )
 @click.option(
     "--root",
@@ -119,7 +136,15 @@ def _list(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     default="error",
     help="What becomes of a dtype that the file cannot hold.  [weights; default: error]",
 )
+@options.naming
+@options.filters
 @click.option("--no-check", is_flag=True, help="Do not prove the result.")
+@click.option(
+    "--check",
+    "check_how",
+    type=click.Choice(["run"]),
+    help="Also run what is compared byte by byte (--like).",
+)
 @click.option(
     "--check-data", metavar="FILE.npz", help="Inputs for the check, by name.  [default: seeded]"
 )
@@ -161,6 +186,8 @@ def command(
     graph: str | None,
     model: str | None,
     model_arg: tuple[str, ...],
+    like: str | None,
+    maps: tuple[str, ...],
     root: str | None,
     inputs: tuple[str, ...],
     outputs: tuple[str, ...],
@@ -176,7 +203,13 @@ def command(
     shard_bytes: int | None,
     allow_flex: bool,
     dtypes: Literal["error", "cast", "raw"],
+    naming: NameStyle,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    regex: str | None,
+    kinds: tuple[Kind, ...],
     no_check: bool,
+    check_how: str | None,
     check_data: str | None,
     tolerance: float | None,
     require_check: bool,
@@ -203,12 +236,15 @@ def command(
         graph=graph,
         model=model,
         model_args=tuple(parse_named_value("--model-arg", one) for one in model_arg),
+        like=like,
+        maps=maps,
         root=root,
         inputs=tuple(map(parse_port, inputs)),
         outputs=tuple(map(parse_port, outputs)),
         signatures=signatures,
         freeze=tuple(parse_named_value("--freeze-input", one) for one in freeze),
         allow_training_graph=allow_training_graph,
+        choice=Choice(naming, include, exclude, regex, kinds),
         settings=Settings(
             quantize,
             calibration,
@@ -226,6 +262,7 @@ def command(
             tolerance=tolerance,
             require=require_check,
             only=check_only,
+            execute=check_how == "run",
             report=report,
             seed=seed,
         ),

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from ckpttool.convert.job import Case, Job, Made
-from ckpttool.convert.targets import TARGETS, installed
+from ckpttool.convert.targets import find_target, installed
 from ckpttool.convert.wire import decode, encode, plain
 from ckpttool.convert.worker.open_program import open_program
 from ckpttool.convert.worker.program import Written
@@ -31,7 +31,7 @@ def _convert(job: Job) -> Made:
         yield
         seconds[what] = round(time.monotonic() - started, 3)
 
-    target = TARGETS[job.request.target]
+    target = find_target(job.request.target, job.request.destination, job.request.model)
     with timed("import"):
         writer = import_module(f"ckpttool.convert.worker.{target.module}")
     with timed("restore"):

@@ -20,7 +20,7 @@ from ckpttool.sources.base import Source
 from ckpttool.sources.registry import open_source
 from ckpttool.sources.selection import Selection
 
-__all__ = ["name_of", "restore", "unmatched_error"]
+__all__ = ["mark", "name_of", "restore", "unmatched_error"]
 
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 #: Attributes of a checkpoint that are never the model.
@@ -44,12 +44,12 @@ def restore(model: Any, variables: Sequence[Any], address: str, root: str | None
     with open_source(address, default_limits()) as source:
         if source.kind in _KERAS:
             require_contained(source)
-            _mark(variables)
+            mark(variables)
             model.load_weights(source.location)
             return _marked(variables)
         if source.style == "object":
             return _by_objects(model, variables, source.location, root)
-        _mark(variables)
+        mark(variables)
         _by_names(model, source)
     return _marked(variables)
 
@@ -94,7 +94,7 @@ def _by_objects(
 
 
 def _read_as(model: Any, variables: Sequence[Any], prefix: str, attribute: str | None) -> list[Any]:  # noqa: ANN401
-    _mark(variables)
+    mark(variables)
     whole = (
         tf.train.Checkpoint(model)
         if attribute is None
@@ -134,7 +134,8 @@ def _by_names(model: Any, source: Source) -> None:  # noqa: ANN401
             break
 
 
-def _mark(variables: Sequence[Any]) -> None:
+def mark(variables: Sequence[Any]) -> None:
+    """Overwrite variables with values that no training leaves."""
     for variable in variables:
         variable.assign(tf.fill(variable.shape, _mark_of(variable.dtype)))
 

@@ -16,7 +16,7 @@ from ckpttool.ops.edit.matching import Described, Matched, match
 from ckpttool.ops.edit.select import settle_graph
 from ckpttool.ops.rewrite.run import Change
 
-__all__ = ["rekey"]
+__all__ = ["rekey", "take_values"]
 
 #: Counts the saves of a ``tf.train.Checkpoint``. It belongs to the layout and to no
 #: training, and ``Checkpoint.restore`` calls a checkpoint without it incomplete.
@@ -61,7 +61,7 @@ def rekey(
             continue
         source, how = matched.pairs[key]
         item = have.pop(source.id)
-        _take(place, item)
+        take_values(place, item)
         words = f"takes the place of {place.name}" if place.name != item.name else "is taken over"
         changes.append(Change(item.name, words, how))
     for item in have.values():
@@ -84,7 +84,7 @@ def _described(key: str, item: Item, side: str, object_based: bool) -> Described
     )
 
 
-def _take(place: Item, item: Item) -> None:
+def take_values(place: Item, item: Item) -> None:
     """Put the values of an item in the place of a variable of the layout.
 
     They stay whole, or in the slices that they are stored in.

@@ -80,7 +80,11 @@ class Matched:
 
 
 def match(
-    have: Sequence[Described], want: Sequence[Described], named: Mapping[str, str]
+    have: Sequence[Described],
+    want: Sequence[Described],
+    named: Mapping[str, str],
+    *,
+    shapes: bool = True,
 ) -> Matched:
     """Pair what is wanted with what is there.
 
@@ -88,11 +92,13 @@ def match(
         have: the variables that have the values.
         want: the variables that need some.
         named: names of the first → names of the second, as a person said.
+        shapes: whether a shape that both sides have once tells what no name does.
     """
     matcher = _Matcher(have, want)
     matcher.by_map(named)
     matcher.by_name()
-    matcher.by_shape()
+    if shapes:
+        matcher.by_shape()
     return matcher.result()
 
 

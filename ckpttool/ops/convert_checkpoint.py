@@ -1,0 +1,193 @@
+"""``convert --to checkpoint``: any source as a V2 checkpoint, compared byte by byte.
+
+It is written beside its place first, read back and compared; only then its files are
+linked into their place, by the way that every writing command takes.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ckpttool.convert.check import CheckResult, not_run, require_proof
+from ckpttool.convert.job import Made
+from ckpttool.convert.staging import Output, Staging
+from ckpttool.convert.weights import array_of
+from ckpttool.errors import UsageError
+from ckpttool.formats.dtypes import BY_NAME
+from ckpttool.ops.rewrite.destination import (
+    Destination,
+    destination,
+    in_the_way,
+    prefix_of,
+)
+from ckpttool.ops.rewrite.reading import bundle_from
+from ckpttool.ops.rewrite.run import Options, carry_out, finish_pending
+from ckpttool.ops.same_bytes import same_bytes
+from ckpttool.sources.address import Resolved, resolve
+from ckpttool.sources.filenames import graph_name, index_name, join
+from ckpttool.sources.registry import open_resolved
+from ckpttool.sources.v2 import BundleSource
+from ckpttool.storage import open_directory
+
+if TYPE_CHECKING:
+    from ckpttool.convert.request import Request
+    from ckpttool.convert.targets import Target
+    from ckpttool.limits import Limits
+    from ckpttool.ops.rewrite.tensors import Bundle
+    from ckpttool.sources.base import NameStyle, Source
+    from ckpttool.storage.base import ReadableFile
+
+__all__ = ["write_checkpoint"]
+
+#: Variables that a failed check names.
+_NAMED = 5
+
+
+def write_checkpoint(
+    request: Request, target: Target, limits: Limits, *, dry_run: bool
+) -> tuple[Made, CheckResult, tuple[Output, ...]]:
+    """Write a checkpoint of all variables of a source; with ``dry_run`` only find out.
+
+    A V2 checkpoint keeps its keys, whatever names are asked for: its object graph holds them.
+
+    Raises:
+        UsageError: id ``target-setting``: variables are chosen; id ``destination-form``: a
+            SavedModel is there.
+        RefusedError: id ``exists``.
+        ResultDiffersError: nothing is in place.
+        CkpttoolError: as reading the source and ``carry_out``.
+    """
+    _require_whole(request)
+    pending = [] if dry_run else finish_pending(request.destination)
+    started = time.monotonic()
+    with ExitStack() as stack:
+        found = resolve(request.source, limits)
+        where = destination(request.destination, prefix_of(found))
+        _require_no_saved_model(request, where)
+        with open_directory(where.directory) as directory:
+            in_the_way(directory, where.prefix, overwrite=request.overwrite)
+        source = stack.enter_context(open_resolved(found, limits))
+        bundle = bundle_from(source)
+        if not isinstance(source, BundleSource):
+            _rename(bundle, source, request.choice.names)
+        facts: dict[str, object] = {"variables": bundle.variables}
+        if dry_run:
+            return Made((), tuple(pending), facts=facts), not_run("this is a plan"), ()
+        graph = _graph(found, stack)
+        staging = stack.enter_context(Staging(where.location, overwrite=request.overwrite))
+        folder, prefix = os.path.split(staging.artefact)
+        staged = Destination(folder, prefix)
+        options = Options(check=True, limits=limits)
+        carry_out(source.location, bundle, staged, (), options, graph=graph)
+        written = time.monotonic()
+        seconds = {"write": round(written - started, 3)}
+        checked = not_run("no check was asked for")
+        if request.check.run:
+            checked = _compared(source, request.choice.names, staging.artefact, limits)
+            seconds["check"] = round(time.monotonic() - written, 3)
+        require_proof(checked, request, target)
+        outputs = _put_in_place(staged, where, request, limits)
+    return Made((), tuple(pending), seconds=seconds, facts=facts), checked, outputs
+
+
+def _require_whole(request: Request) -> None:
+    choice = replace(request.choice, names="full")
+    if choice != type(choice)():
+        raise UsageError(
+            "a checkpoint is made of all variables of its source",
+            why="--include, --exclude, --regex and --kind choose what goes into a file of weights",
+            hint=f"ckpttool edit {shlex.quote(request.source)} "
+            f"{shlex.quote(request.destination)} --keep or --drop",
+            id="target-setting",
+        )
+
+
+def _require_no_saved_model(request: Request, where: Destination) -> None:
+    if where.saved_model:
+        raise UsageError(
+            f"{request.destination} is a SavedModel",
+            why="its graph asks for its variables by their keys",
+            hint=f"ckpttool convert {shlex.quote(request.source)} NEW --to savedmodel --like "
+            f"{shlex.quote(where.saved_model)}",
+            id="destination-form",
+        )
+
+
+def _rename(bundle: Bundle, source: Source, names: NameStyle) -> None:
+    """Give every whole variable the name that was asked for; slices go by their key."""
+    if names == "key":
+        return
+    new = {
+        variable.key.encode("utf-8", "surrogateescape"): source.name_of(variable, names).encode(
+            "utf-8", "surrogateescape"
+        )
+        for variable in source.variables()
+        if variable.slices is None
+    }
+    for at, tensor in enumerate(bundle.tensors):
+        name = new.get(tensor.key, b"")
+        if name and not name.startswith(b"\0"):
+            bundle.tensors[at] = tensor._replace(key=name, variable=name)
+
+
+def _graph(found: Resolved, stack: ExitStack) -> ReadableFile | None:
+    """The ``.meta`` beside a checkpoint, which goes with it."""
+    with open_directory(found.directory) as directory:
+        name = graph_name(found.prefix)
+        if found.kind == "savedmodel" or directory.stat(name) is None:
+            return None
+        return stack.enter_context(closing(directory.open(name)))
+
+
+def _compared(source: Source, names: NameStyle, path: str, limits: Limits) -> CheckResult:
+    """Read the result back, and compare every variable with what its source says once more."""
+    different = []
+    opaque = 0
+    with open_resolved(resolve(path, limits), limits) as result:
+        new = {one.key: one for one in result.variables(named=False)}
+        keeps = isinstance(source, BundleSource) or names == "key"
+        count = 0
+        for variable in source.variables(named=not keeps):
+            count += 1
+            name = variable.key if keeps else source.name_of(variable, names)
+            copy = new.get(name) or new.get(variable.key)
+            known = BY_NAME.get(variable.dtype)
+            if variable.dtype != "string" and (known is None or not known.size):
+                opaque += 1
+            elif (
+                copy is None
+                or (copy.dtype, copy.shape) != (variable.dtype, variable.shape)
+                or not same_bytes(array_of(source, name, variable), result, copy)
+            ):
+                different.append(name)
+        if count != len(new):
+            different.append(f"{len(new)} variables instead of {count}")
+    if different:
+        more = f" and {len(different) - _NAMED} more" if len(different) > _NAMED else ""
+        return CheckResult(
+            "failed", "bytes", why=f"other values: {', '.join(different[:_NAMED])}{more}"
+        )
+    said = f"{opaque} opaque variables were compared by their checksums only"
+    return CheckResult("passed", "bytes", notes=(said,) if opaque else ())
+
+
+def _put_in_place(
+    staged: Destination, where: Destination, request: Request, limits: Limits
+) -> tuple[Output, ...]:
+    """Link what was written into its place, over what may be there."""
+    with ExitStack() as stack:
+        found = resolve(staged.location, limits)
+        source = stack.enter_context(open_resolved(found, limits))
+        options = Options(overwrite=request.overwrite, link=True, limits=limits)
+        graph = _graph(found, stack)
+        result = carry_out(source.location, bundle_from(source), where, (), options, graph=graph)
+    paths = [one.path for one in result.shards]
+    paths.append(join(where.directory, index_name(where.prefix)))
+    if graph is not None:
+        paths.append(join(where.directory, graph_name(where.prefix)))
+    return tuple(Output(path, os.stat(path).st_size) for path in sorted(paths))
