@@ -14,6 +14,7 @@ __all__ = [
     "CancelledError",
     "ChangedError",
     "CkpttoolError",
+    "ClusterError",
     "ConversionError",
     "ConverterMissingError",
     "CorruptError",
@@ -29,6 +30,7 @@ __all__ = [
     "RefusedError",
     "ResultDiffersError",
     "StorageError",
+    "UnreachableError",
     "UnsafeError",
     "UnsupportedError",
     "UsageError",
@@ -201,6 +203,20 @@ class NoGraphError(CkpttoolError):
 
     exit_code = 53
     default_id = "no-graph"
+
+
+class UnreachableError(CkpttoolError):
+    """A parameter server, or what answers for it, cannot be reached."""
+
+    exit_code = 60
+    default_id = "unreachable"
+
+
+class ClusterError(CkpttoolError):
+    """A process of the cluster failed, and it cannot go on."""
+
+    exit_code = 61
+    default_id = "cluster"
 
 
 class InternalError(CkpttoolError):

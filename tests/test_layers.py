@@ -23,8 +23,9 @@ LEVELS = [
     {"formats", "policy"},
     {"sources"},
     {"convert"},
+    {"ps"},
     {"ops", "worker"},
-    {"api", "cli"},
+    {"api", "cli", "gateway", "runtime"},
     {"__init__", "__main__"},
 ]
 RANK = {name: rank for rank, names in enumerate(LEVELS) for name in names}
@@ -54,6 +55,17 @@ THIRD_PARTY = {
         "tf2onnx",
         "tf_keras",
     },
+    "ps": set[str](),
+    "runtime": {"ml_dtypes", "numpy", "tensorflow", "tf_keras"},
+    "gateway": {
+        "google",
+        "grpc",
+        "grpc_health",
+        "numpy",
+        "prometheus_client",
+        "starlette",
+        "uvicorn",
+    },
     "ops": {"google_crc32c", "ml_dtypes", "numpy"},
     "api": {"numpy"},
     "__init__": set[str](),
@@ -70,11 +82,14 @@ OURS = "ckpttool"
 def layer_of(module: str) -> str:
     """`ckpttool.formats.wire` → `formats`; `ckpttool` → `__init__`.
 
-    `ckpttool.convert.worker`, which runs in a process of its own, is a layer of its own.
+    What runs in processes of its own is a layer of its own (`ckpttool.convert.worker`,
+    `ckpttool.ps.runtime`, `ckpttool.ps.gateway`); `ckpttool.ps` itself is for Python callers.
     """
     parts = module.split(".")
-    if parts[1:3] == ["convert", "worker"]:
-        return "worker"
+    if parts[1:3] in (["convert", "worker"], ["ps", "runtime"], ["ps", "gateway"]):
+        return parts[2]
+    if parts[1:] == ["ps"]:
+        return "api"
     return parts[1] if len(parts) > 1 else "__init__"
 
 
@@ -151,7 +166,11 @@ def violations(path: Path, module: str) -> list[str]:
         root = imported.split(".")[0]
         if root == OURS:
             # The worker runs in a process that has TensorFlow in it anyway.
-            is_light = module not in heavy_modules() and layer != "worker"
+            is_light = module not in heavy_modules() and layer not in {
+                "worker",
+                "runtime",
+                "gateway",
+            }
             if imported in heavy_modules() and at_import and is_light:
                 out.append(f"{where}, a heavy one: inside the function that needs it")
             target = layer_of(imported)

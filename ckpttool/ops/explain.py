@@ -37,6 +37,8 @@ EXIT_CODES = {
     51: "TensorFlow or a converter failed.",
     52: "The result of a conversion differs from its source; nothing is in place.",
     53: "There is no graph to convert with: the source holds values only.",
+    60: "A parameter server, or what answers for it, cannot be reached.",
+    61: "A process of a parameter-server cluster failed, and it cannot go on.",
     70: "A bug in ckpttool.",
     130: "Stopped by SIGINT (Ctrl-C).",
     141: "The reader of the output closed the pipe.",

@@ -1,0 +1,104 @@
+"""What a person asked of a cluster, as data that goes to its processes as JSON.
+
+Frozen dataclasses for ``convert.wire``; knows neither options nor processes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["CompressionSetup", "ExportSetup", "GatewaySetup", "SnapshotSetup", "TrainSetup"]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSetup:
+    """When snapshots are made, and how many stay.
+
+    Attributes:
+        every_seconds: one each so many seconds; None: not by time.
+        every_steps: one each so many steps; None: not by step.
+        keep: the newest so many stay.
+    """
+
+    every_seconds: float | None = 60.0
+    every_steps: int | None = None
+    keep: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ExportSetup:
+    """An export that is made again and again.
+
+    Attributes:
+        name: the directory below ``exports/``.
+        to: the target of ``convert``: ``savedmodel``, ``tflite``, ``onnx``, ``tfjs``, …
+        every_seconds, every_steps: when; both None: only on request.
+        options: more words for ``convert``.
+    """
+
+    name: str
+    to: str
+    every_seconds: float | None = None
+    every_steps: int | None = None
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionSetup:
+    """How gradients and parameters travel: nothing is compressed unless asked for.
+
+    Attributes:
+        push: None or ``int8``.
+        pull: None, ``bf16`` or ``int8``.
+        error_feedback: what rounding took from a gradient is added to the next one.
+    """
+
+    push: str | None = None
+    pull: str | None = None
+    error_feedback: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TrainSetup:
+    """All that the process of the training function is told.
+
+    Attributes:
+        run_dir: absolute path of the run directory.
+        jobs: the cluster: addresses by job (``ClusterSpec.jobs`` as pairs).
+        train: ``module:function`` or ``file.py:function``.
+        cwd: the working directory of whoever asked, first on the path of imports.
+        partition: how variables are cut and placed (``policy.partition``); None: whole.
+    """
+
+    run_dir: str
+    jobs: tuple[tuple[str, tuple[str, ...]], ...]
+    train: str
+    cwd: str
+    partition: str | None = None
+    snapshots: SnapshotSetup = SnapshotSetup()
+    exports: tuple[ExportSetup, ...] = ()
+    compression: CompressionSetup = CompressionSetup()
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySetup:
+    """All that the gateway is told.
+
+    Attributes:
+        run_dir: absolute path of the run directory.
+        bind: ``host:port`` of REST; port 0: any.
+        grpc_bind: the same of gRPC; None: none.
+        token_file: absolute path; None: no token is asked for.
+        tls_certificate, tls_key: PEM files; both or none.
+        client_ca: PEM file of who signs client certificates (mutual TLS).
+        max_age: seconds that a snapshot may be old when it is served.
+    """
+
+    run_dir: str
+    bind: str = "127.0.0.1:0"
+    grpc_bind: str | None = "127.0.0.1:0"
+    token_file: str | None = None
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    client_ca: str | None = None
+    max_age: float = 5.0
