@@ -14,7 +14,7 @@ from ckpttool.convert.child import Bounds, RunTask, run_task
 from ckpttool.convert.job import Case, Execution, Made, Ran
 from ckpttool.convert.metrics import Figures, Tolerance, compare, faults, merged, tolerance_of
 from ckpttool.convert.ports import Port
-from ckpttool.convert.request import Request
+from ckpttool.convert.request import CheckSettings, Request
 from ckpttool.convert.targets import Target
 from ckpttool.convert.wire import decode, encode, plain
 from ckpttool.errors import (
@@ -22,12 +22,13 @@ from ckpttool.errors import (
     ConverterMissingError,
     ResultDiffersError,
     UnsupportedError,
+    UsageError,
 )
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["CheckResult", "check", "not_run", "require_proof"]
+__all__ = ["CheckResult", "check", "not_run", "require_agreement", "require_proof"]
 
 _TASK = "ckpttool.convert.worker.execute"
 #: Faults that are spelled out in an error; the report has them all.
@@ -100,6 +101,28 @@ def check(
             raise
         return CheckResult("failed", why=f"it cannot be run: {error.why}")
     return _judged(request, made, decode(Ran, encode(value)), is_exact=target.name == "savedmodel")
+
+
+def require_agreement(settings: CheckSettings) -> None:
+    """Check that no option is about a check that another leaves out.
+
+    Raises:
+        UsageError: id ``options-contradict``.
+    """
+    about = {
+        "--check-only": settings.only,
+        "--check-data": settings.data is not None,
+        "--tolerance": settings.tolerance is not None,
+        "--require-check": settings.require,
+    }
+    given = [name for name, is_given in about.items() if is_given]
+    if given and not settings.run:
+        raise UsageError(
+            f"--no-check and {given[0]} do not go together",
+            why=f"{given[0]} is about the check, which --no-check leaves out",
+            hint="leave one of them out",
+            id="options-contradict",
+        )
 
 
 def require_proof(result: CheckResult, request: Request, target: Target) -> None:
