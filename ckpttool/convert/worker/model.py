@@ -86,6 +86,10 @@ def _call(entry: Entry, spec: str) -> None:
     """Call a model once, so that all of its variables exist."""
     try:
         entry.body(*zeros_for(entry))
+    except tf.errors.OpError:
+        # It does not take zeros, or a picture of one pixel. All of its variables exist all
+        # the same once it is traced, which is before it is restored.
+        traceback.print_exc()
     except Exception as error:
         traceback.print_exc()
         said = str(error).strip().split("\n")[0][:300]
