@@ -40,16 +40,15 @@ def exports(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     module = tf.Module()
     module.weights = tf.Variable([[1.0, 2.0], [3.0, 4.0]], name="weights")
 
-    @tf.function(
-        input_signature=[
-            tf.TensorSpec([None, 2], tf.float32, name="x"),
-            tf.TensorSpec([], tf.float32, name="scale"),
-        ]
-    )
     def serve(x: Any, scale: Any) -> dict[str, Any]:
         return {"product": tf.matmul(x, module.weights) * scale, "sum": tf.reduce_sum(x, 1)}
 
-    tf.saved_model.save(module, str(folder / "of-2"), signatures=serve)
+    specs = [
+        tf.TensorSpec([None, 2], tf.float32, name="x"),
+        tf.TensorSpec([], tf.float32, name="scale"),
+    ]
+    function = tf.function(serve, input_signature=specs)
+    tf.saved_model.save(module, str(folder / "of-2"), signatures=function)
     return folder
 
 

@@ -141,17 +141,13 @@ def test_fault_21_a_conversion_that_is_stopped(models: Path, tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_errors_of_a_person_s_own_code(models: Path, tmp_path: Path, run_cli: RunCli) -> None:
-    args = ["convert", "subclass/ckpt", str(tmp_path / "x"), "--to", "savedmodel", "--model"]
-    for function, code, id in (
-        ("build.py:broken", 51, "model-function-failed"),
-        ("build.py:nothing", 2, "model-function"),
-        ("build.py:subclas", 2, "model-function"),
-        ("no-such.py:build", 2, "model-function"),
-    ):
-        result = run_cli([*args, function], cwd=models, timeout=PATIENCE)
-        assert (result.returncode, f"[{id}]" in result.stderr) == (code, True), result.stderr
-        assert "Traceback" not in result.stderr or code == 51
+def test_an_error_of_a_person_s_own_code(models: Path, tmp_path: Path, run_cli: RunCli) -> None:
+    """The traceback is in what is shown of the log, and the log is kept for the rest of it."""
+    args = ["convert", "subclass/ckpt", str(tmp_path / "x"), "--to", "savedmodel"]
+    result = run_cli([*args, "--model", "build.py:broken"], cwd=models, timeout=PATIENCE)
+    assert result.returncode == 51, result.stderr
+    assert "[model-function-failed]" in result.stderr
+    assert "RuntimeError: no data set here (build.py:" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 

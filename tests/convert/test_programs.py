@@ -34,6 +34,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {"graph": "partitioned/no-saver.pb", "outputs": ["y"]},
     ),
     "loop": ("loop", {"outputs": ["result"]}),
+    "loop-2": ("loop-2", {"outputs": ["result"]}),
+    "narrow": ("narrow/ckpt", {"model": "build.py:Narrow"}),
     "subclass": ("subclass/ckpt", {"model": "build.py:subclass", "inputs": ["x:float32[?,12]"]}),
     "recurrent": ("recurrent/ckpt", {"model": "build.py:recurrent"}),
     "recurrent-keras": ("recurrent.keras", {}),
@@ -55,7 +57,8 @@ def close(found: dict[str, Any], expected: dict[str, Any]) -> None:
         if array.dtype == object:
             assert (np.asarray(found[name]) == array).all()
         else:
-            np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5)
+            exact = [np.asarray(one).astype(np.float64) for one in (found[name], array)]
+            np.testing.assert_allclose(*exact, rtol=1e-4, atol=1e-5)
 
 
 def load(folder: Path, name: str, feeds: dict[str, Any]) -> dict[str, Any]:
@@ -72,7 +75,7 @@ def test_run_frozen_outside_and_saved_agree(name: str, tmp_path: Path) -> None:
         program.save(str(tmp_path / "export"))
         for function in program.functions:
             frozen = function.frozen()
-            outside = function.frozen(keep_out=64)
+            outside = function.frozen(keep_out=24)
             for batch in (2, 3):
                 feeds = feed(function, batch)
                 expected = function.run(feeds)
@@ -87,7 +90,7 @@ def test_run_frozen_outside_and_saved_agree(name: str, tmp_path: Path) -> None:
             assert not frozen.weights
             for weight_name, weight in outside.weights.items():
                 array = weight.array()
-                assert weight.nbytes == array.nbytes >= 64
+                assert weight.nbytes == array.nbytes >= 24
                 assert b"".join(weight.chunks()) == array.tobytes()
                 assert weight_name in {node.name for node in outside.graph.node}
 

@@ -82,6 +82,20 @@ class Words(tf.Module):
         return tf.gather(self.weights, self.table.lookup(tf.strings.lower(words)))
 
 
+class Narrow(tf.Module):
+    """bfloat16, and a scalar."""
+
+    def __init__(self):
+        self.weights = tf.Variable(
+            tf.cast(tf.random.stateless_normal([4, 3], [7, 8]), tf.bfloat16), name="weights"
+        )
+        self.scale = tf.Variable(tf.constant(0.5, tf.bfloat16), name="scale")
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.bfloat16, name="x")])
+    def __call__(self, x):
+        return tf.matmul(x, self.weights) * self.scale
+
+
 class Counter(tf.Module):
     """It counts how often it is called: no constant can do that."""
 
@@ -147,7 +161,8 @@ def write_models(folder: Path) -> None:
         _write_mlp(folder / name, use_resource=use_resource)
     _write_conditional(folder / "conditional")
     _write_partitioned(folder / "partitioned")
-    _write_loop(folder / "loop")
+    _write_loop(folder / "loop", functional=False)
+    _write_loop(folder / "loop-2", functional=True)
     _write_tables(folder / "tables")
     _write_keras3(folder)
     _write_modules(folder)
@@ -252,13 +267,17 @@ def _fill(session: Any, name: str, whole: Any) -> None:
             part.load(whole[place], session)
 
 
-def _write_loop(folder: Path) -> None:
-    """A loop of TensorFlow 1 (Enter, Merge, Switch, Exit) that reads a variable inside."""
+def _write_loop(folder: Path, *, functional: bool) -> None:
+    """A loop that reads a variable inside.
+
+    That of TensorFlow 1 is Enter, Merge, Switch and Exit, the functional one a While.
+    """
     import numpy as np
     import tensorflow as tf
 
     tf1 = tf.compat.v1
-    tf1.disable_control_flow_v2()
+    if not functional:
+        tf1.disable_control_flow_v2()
     try:
         with tf.Graph().as_default():
             x = tf1.placeholder(tf.float32, [None, 4], name="x")
@@ -323,4 +342,5 @@ def _write_modules(folder: Path) -> None:
     build = load_build(folder)
     tf.train.Checkpoint(net=build.Embedding()).write(str(folder / "embedding" / "ckpt"))
     tf.train.Checkpoint(build.Words()).write(str(folder / "words" / "ckpt"))
+    tf.train.Checkpoint(build.Narrow()).write(str(folder / "narrow" / "ckpt"))
     tf.train.Checkpoint(build.Counter()).write(str(folder / "counter" / "ckpt"))
