@@ -214,6 +214,30 @@ def test_what_changes_a_variable_is_not_frozen() -> None:
         assert "AssignAddVariableOp" in caught.value.why
 
 
+@pytest.mark.parametrize(
+    ("operation", "changes"),
+    [
+        ("AssignVariableOp", True),
+        ("AssignAdd", True),
+        ("ResourceScatterNdUpdate", True),
+        ("ScatterAdd", True),
+        ("ResourceSparseApplyAdagradV2", True),
+        ("ApplyAdam", True),
+        ("StatefulStandardNormalV2", True),
+        ("ScatterNd", False),
+        ("TensorScatterAdd", False),
+        ("Assert", False),
+        ("StatefulPartitionedCall", False),
+    ],
+)
+def test_which_operations_change_a_variable(operation: str, changes: bool) -> None:
+    from ckpttool.convert.worker.freezing import _CHANGES
+    from ckpttool.sources.tensorflow_ops import known_ops
+
+    assert operation in known_ops()
+    assert bool(_CHANGES.fullmatch(operation)) == changes
+
+
 def test_two_signatures_and_a_chosen_one() -> None:
     source, given = CASES["embedding"]
     with open_program(source, **given) as program:

@@ -8,6 +8,7 @@ control flow or functions, TensorFlow's own freezer does it
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,8 +38,13 @@ _CARRIERS = {"Identity", "Enter", "Switch"}
 #: What takes a reference and gives one → the same for a value.
 _OF_REFERENCES = {"RefSwitch": "Switch", "RefEnter": "Enter", "RefIdentity": "Identity"}
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
-#: What changes a variable begins with one of these.
-_CHANGES = ("Assign", "Scatter", "ResourceScatter", "ResourceApply", "Apply", "CountUpTo")
+#: What changes a variable (core/ops/{state,resource_variable,training,stateful_random}_ops.cc);
+#: ScatterNd, and what begins with Tensor, makes a new tensor instead.
+_CHANGES = re.compile(
+    r"Assign\w*|(?:Resource)?StridedSliceAssign|(?:Resource)?(?:Sparse)?Apply[A-Z]\w*"
+    r"|(?:Resource)?Scatter(?:Nd)?(?:Update|Add|Sub|Mul|Div|Min|Max)|(?:Resource)?CountUpTo"
+    r"|Rng(?:ReadAnd)?Skip|Stateful(?:Uniform|StandardNormal|TruncatedNormal|RandomBinomial)\w*"
+)
 _TABLES = (
     "HashTable",
     "HashTableV2",
@@ -148,7 +154,7 @@ def _require_stateless(graph: Any, name: str) -> None:  # noqa: ANN401
     called = set(function_names(graph.node))
     bodies = [one for one in graph.library.function if one.signature.name in called]
     nodes = [node for source in (graph.node, *(one.node_def for one in bodies)) for node in source]
-    changing = sorted({f"{one.name} ({one.op})" for one in nodes if one.op.startswith(_CHANGES)})
+    changing = sorted({f"{one.name} ({one.op})" for one in nodes if _CHANGES.fullmatch(one.op)})
     tables = sorted({f"{one.name} ({one.op})" for one in nodes if one.op.startswith(_TABLES)})
     tables += sorted(
         one.name
