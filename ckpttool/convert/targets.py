@@ -116,11 +116,11 @@ _ALL = (
         module="to_tfjs",
         graph=True,
         needs=("tensorflow",),
-        runs=("node",),
+        runs=("@tensorflow/tfjs",),
         settings=("quantize", "batch", "shard_bytes"),
         suffixes=(),
         marks=("model.json",),
-        holds="one signature; int64 as int32, float64 as float32; no strings, no RNN loops",
+        holds="one signature; int64 as int32, float64 as float32; no tables",
         quantizations=("float16", "uint8", "uint16"),
     ),
     Target(
@@ -221,11 +221,12 @@ class Requirement:
 
 
 def installed(name: str) -> Requirement:
-    """Whether a distribution is installed; ``node`` is a program, looked for on the PATH."""
-    if name == "node":
-        import shutil
+    """Whether a distribution is installed; of a name with a scope, a package of Node.js."""
+    if name.startswith("@"):
+        from ckpttool.convert.node_packages import find_package
 
-        return Requirement(name, shutil.which("node"))
+        found = find_package(name)
+        return Requirement(name, None if found is None else found.version)
     from importlib.metadata import PackageNotFoundError, version
 
     try:
