@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ckpttool.convert.ports import Port, Signature
-from ckpttool.convert.worker.graph_edit import ORIGINAL, cut, function_names, operation, split
+from ckpttool.convert.worker.graph_edit import ORIGINAL, called_functions, cut, operation, split
 from ckpttool.convert.worker.graph_variables import HANDLES, REFERENCES, GraphVariable
 from ckpttool.convert.worker.program import Frozen
 from ckpttool.convert.worker.values import Values, VariableWeight
@@ -151,9 +151,8 @@ def _inlined(graph: Any, signature: Signature) -> Any:  # noqa: ANN401
 
 def _require_stateless(graph: Any, name: str) -> None:  # noqa: ANN401
     """Check that nothing in a function changes a variable or needs a table."""
-    called = set(function_names(graph.node))
-    bodies = [one for one in graph.library.function if one.signature.name in called]
-    nodes = [node for source in (graph.node, *(one.node_def for one in bodies)) for node in source]
+    bodies = (one.node_def for one in called_functions(graph, graph.node))
+    nodes = [node for source in (graph.node, *bodies) for node in source]
     changing = sorted({f"{one.name} ({one.op})" for one in nodes if _CHANGES.fullmatch(one.op)})
     tables = sorted({f"{one.name} ({one.op})" for one in nodes if one.op.startswith(_TABLES)})
     tables += sorted(

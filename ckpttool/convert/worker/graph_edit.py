@@ -18,9 +18,9 @@ from ckpttool.errors import NotFoundError, UsageError
 
 __all__ = [
     "ORIGINAL",
+    "called_functions",
     "cut",
     "fold_defaults",
-    "function_names",
     "modernise",
     "operation",
     "reachable",
@@ -225,7 +225,7 @@ def cut(graph: Any, signature: Signature) -> tuple[Any, Signature]:  # noqa: ANN
         copy.name, copy.op = name, "Identity"
         copy.attr["T"].type = _number(port.dtype)
         copy.input.extend(_references([port.tensor], inputs, renamed))
-    _copy_functions(graph, made)
+    made.library.function.extend(called_functions(graph, made.node))
     return made, Signature(
         signature.name,
         tuple(replace(port, tensor=f"{inputs[split(port.tensor)]}:0") for port in signature.inputs),
@@ -236,8 +236,20 @@ def cut(graph: Any, signature: Signature) -> tuple[Any, Signature]:  # noqa: ANN
     )
 
 
-def function_names(nodes: Iterable[Any]) -> Iterator[str]:
-    """The functions that operations call or refer to."""
+def called_functions(graph: Any, nodes: Iterable[Any]) -> list[Any]:  # noqa: ANN401
+    """The functions of a graph's library that operations call, and those that these call."""
+    known = {function.signature.name: function for function in graph.library.function}
+    waiting = list(_named_functions(nodes))
+    seen: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in known and name not in seen:
+            seen.add(name)
+            waiting.extend(_named_functions(known[name].node_def))
+    return [function for name, function in known.items() if name in seen]
+
+
+def _named_functions(nodes: Iterable[Any]) -> Iterator[str]:
     for node in nodes:
         yield node.op
         for value in node.attr.values():
@@ -280,21 +292,6 @@ def _placeholder(graph: Any, name: str, port: Port) -> None:  # noqa: ANN401
             shape.dim.add().size = -1 if size is None else size
         if not port.shape:
             shape.SetInParent()
-
-
-def _copy_functions(graph: Any, made: Any) -> None:  # noqa: ANN401
-    """Take over the functions that are still called, and their gradients not."""
-    known = {function.signature.name: function for function in graph.library.function}
-    waiting = list(function_names(made.node))
-    seen: set[str] = set()
-    while waiting:
-        name = waiting.pop()
-        if name in known and name not in seen:
-            seen.add(name)
-            waiting.extend(function_names(known[name].node_def))
-    for function in graph.library.function:
-        if function.signature.name in seen:
-            made.library.function.add().CopyFrom(function)
 
 
 def _number(dtype: str) -> int:
