@@ -66,10 +66,12 @@ def dimension_names(frozen: Frozen) -> dict[str, tuple[Dimension, ...]]:
     found = {
         port.name: _own_names(port, "batch") for port in signature.inputs if port.shape is not None
     }
-    names = list(dict.fromkeys(one for dims in found.values() for one in dims if _is_name(one)))
+    named = (one for dims in found.values() for one in dims if _is_name(one))
+    names = ["batch", *(one for one in dict.fromkeys(named) if one != "batch")]
     sizes = dict(zip(names, _PRIMES, strict=False))
     by_size = {size: name for name, size in sizes.items()}
-    shapes = _inferred(frozen, found, sizes)
+    # Other dimensions than the batch may have to agree with each other; then they stay open.
+    shapes = _inferred(frozen, found, sizes) or _inferred(frozen, found, {"batch": _PRIMES[0]})
     for port in signature.outputs:
         if port.shape is None:
             continue
@@ -162,7 +164,7 @@ def _inferred(
     dimensions: Mapping[str, tuple[Dimension, ...]],
     sizes: Mapping[Dimension, int],
 ) -> dict[str, tuple[int | None, ...] | None]:
-    """Output → its shape where the open dimensions of inputs have these sizes."""
+    """Output → its shape where open dimensions of inputs have these sizes; {}: none fits."""
     import tensorflow as tf
 
     graph_def = type(frozen.graph)()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ckpttool.convert.ports import Signature
+from ckpttool.convert.ports import Port, Signature
 from ckpttool.convert.request import Settings
 from ckpttool.convert.worker.bfloat16 import widened
 from ckpttool.convert.worker.graph_edit import unique
@@ -61,8 +61,8 @@ def write(program: Program, path: str, settings: Settings) -> Written:
     warnings = []
     frozen = widened(narrow)
     if frozen is not narrow:
-        warnings.append("bfloat16 is computed as float32, which tf2onnx and few runtimes have not")
-    frozen = with_constants_outside(frozen)
+        warnings.append("bfloat16 is computed as float32: tf2onnx takes it for float16")
+    frozen = _in_order(with_constants_outside(frozen), function.signature)
     ports = port_names(frozen.signature)
     if ports.outputs != frozen.signature.outputs:
         renamed = [port.name for port in ports.outputs if port not in frozen.signature.outputs]
@@ -88,6 +88,19 @@ def _only(program: Program) -> Function:
             id="onnx-signatures",
         )
     return program.functions[0]
+
+
+def _in_order(frozen: Frozen, wanted: Signature) -> Frozen:
+    """The function with its ports in the order of its signature."""
+    signature = frozen.signature
+
+    def ordered(ports: Sequence[Port], names: Sequence[Port]) -> tuple[Port, ...]:
+        by_name = {port.name: port for port in ports}
+        return tuple(by_name[one.name] for one in names)
+
+    inputs = ordered(signature.inputs, wanted.inputs)
+    outputs = ordered(signature.outputs, wanted.outputs)
+    return replace(frozen, signature=replace(signature, inputs=inputs, outputs=outputs))
 
 
 def _settle(
