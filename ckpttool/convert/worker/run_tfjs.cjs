@@ -14,7 +14,6 @@ const readline = require('node:readline');
 
 // Standard output is for answers alone.
 console.log = console.info = console.debug = console.error;
-process.on('warning', () => {});
 
 const [packagePath, folder] = process.argv.slice(2);
 const tf = require(packagePath);

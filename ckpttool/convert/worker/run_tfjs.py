@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -36,13 +37,14 @@ class JsRunner:
     runtime = _PACKAGE
 
     def __init__(self, node: str, package: str, path: str) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="ckpttool-tfjs-")
         self._node = subprocess.Popen(  # noqa: S603 - the user's own node and package
             [node, _SCRIPT, package, path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             encoding="utf-8",
         )
+        # It ends when its input does; so it also ends where this process is killed.
+        weakref.finalize(self, self._node.communicate)
         said = self._answer()
         self._ports = {role: said[role] for role in ("inputs", "outputs")}
 
@@ -55,26 +57,21 @@ class JsRunner:
         signature: str,  # noqa: ARG002 - a model has one
         feeds: Mapping[str, np.ndarray],
     ) -> dict[str, np.ndarray]:
-        inputs = []
-        for at, port in enumerate(self._ports["inputs"]):
-            file = os.path.join(self._folder.name, f"in-{at}")
-            inputs.append({"tensor": port["tensor"], **_write(feeds[port["name"]], file)})
-        outputs = [
-            {
-                "name": port["name"],
-                "tensor": port["tensor"],
-                "file": os.path.join(self._folder.name, f"out-{at}"),
-            }
-            for at, port in enumerate(self._ports["outputs"])
-        ]
-        assert self._node.stdin is not None
-        print(json.dumps({"inputs": inputs, "outputs": outputs}), file=self._node.stdin, flush=True)
-        return {one["name"]: _read(one) for one in self._answer()["outputs"]}
-
-    def close(self) -> None:
-        """End ``node``."""
-        self._node.communicate()
-        self._folder.cleanup()
+        with tempfile.TemporaryDirectory(prefix="ckpttool-tfjs-") as folder:
+            inputs = []
+            for at, port in enumerate(self._ports["inputs"]):
+                file = os.path.join(folder, f"in-{at}")
+                inputs.append({"tensor": port["tensor"], **_write(feeds[port["name"]], file)})
+            outputs = [
+                {key: port[key] for key in ("name", "tensor")}
+                | {"file": os.path.join(folder, f"out-{at}")}
+                for at, port in enumerate(self._ports["outputs"])
+            ]
+            assert self._node.stdin is not None
+            job = json.dumps({"inputs": inputs, "outputs": outputs})
+            self._node.stdin.write(f"{job}\n")
+            self._node.stdin.flush()
+            return {one["name"]: _read(one) for one in self._answer()["outputs"]}
 
     def _answer(self) -> dict[str, Any]:
         assert self._node.stdout is not None
@@ -111,8 +108,8 @@ def open_result(path: str) -> JsRunner:
 def _require_graph_model(path: str) -> None:
     with open(os.path.join(path, "model.json"), "rb") as file:
         model = json.load(file)
-    form = model.get("format") if isinstance(model, dict) else None
-    if form == "layers-model":
+    topology = model.get("modelTopology") if isinstance(model, dict) else None
+    if not isinstance(topology, dict) or "node" not in topology:
         raise UnsupportedError(
             f"{path} is a model of layers",
             why="only graph models are run here",

@@ -16,6 +16,7 @@ from ckpttool.convert.ports import Port, Signature
 from ckpttool.convert.tfjs_ops import js_ops, js_version
 from ckpttool.convert.tfjs_weights import js_dtype
 from ckpttool.convert.worker.program import Frozen, Weight
+from ckpttool.convert.worker.tfjs_functions import name_constants
 from ckpttool.convert.worker.tfjs_loops import keep_items
 from ckpttool.convert.worker.tfjs_rewrites import rewrite
 from ckpttool.errors import UnsupportedError
@@ -108,7 +109,7 @@ def js_graph(frozen: Frozen) -> JsGraph:
         elif node.op == "Const":
             weights[node.name] = _taken_out(node)
     for function in graph.library.function:
-        _name_constants(function)
+        name_constants(function)
         for node in function.node_def:
             if node.op == "Const":
                 weights[node.name] = _taken_out(node)
@@ -228,33 +229,6 @@ def _taken_out(node: Any) -> Weight | Texts:  # noqa: ANN401
         return Texts(shape, tuple(array.reshape(numel(shape)).tolist()))
     js_dtype(dtype, f"the constant {node.name}")
     return _Inline(array, dtype)
-
-
-def _name_constants(function: Any) -> None:  # noqa: ANN401
-    """Give the constants of a function names that nothing else has.
-
-    Weights are looked up by name alone, in whatever function they are used
-    (tfjs-converter/src/executor/graph_executor.ts).
-    """
-    names = {
-        node.name: f"{function.signature.name}/{node.name}"
-        for node in function.node_def
-        if node.op == "Const"
-    }
-
-    def renamed(reference: str) -> str:
-        mark = "^" if reference.startswith("^") else ""
-        name, colon, rest = reference.removeprefix("^").partition(":")
-        return f"{mark}{names.get(name, name)}{colon}{rest}"
-
-    for node in function.node_def:
-        node.name = names.get(node.name, node.name)
-        references = [renamed(one) for one in node.input]
-        del node.input[:]
-        node.input.extend(references)
-    for table in (function.ret, function.control_ret):
-        for key in list(table):
-            table[key] = renamed(table[key])
 
 
 def _replace_dtypes(graph: Any) -> None:  # noqa: ANN401

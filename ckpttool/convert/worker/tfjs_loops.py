@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ckpttool.convert.worker.tfjs_functions import number_outputs, pass_results_on
 from ckpttool.errors import UnsupportedError
 from ckpttool.formats.dtypes import BY_NAME
 
@@ -23,6 +24,7 @@ _BRANCHES = {"If", "StatelessIf"}
 #: What puts a tensor into a list → which of its inputs that is.
 _PUTS = {"TensorListSetItem": 2, "TensorListPushBack": 1}
 _NAME = "ckpttool_item"
+_VARIANT = BY_NAME["variant"].number
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +47,13 @@ def keep_items(graph: Any, signature: str) -> None:  # noqa: ANN401
     """
     _pass_by_identities(graph.node, {})
     for function in graph.library.function:
+        number_outputs(function)
         _pass_by_identities(function.node_def, function.ret)
     work = _Work({one.signature.name: one for one in graph.library.function}, signature)
     for loop in _of(graph.node, _LOOPS):
         work.extend(loop, graph.node)
+    for function in graph.library.function:
+        pass_results_on(function, kept=work.returned(function))
 
 
 class _Work:
@@ -75,7 +80,7 @@ class _Work:
             raise self._refusal(f"{condition} is the condition of several loops")
         if body not in self._items:
             self._items[body] = list(self._found(self._functions[body]))
-            self._return(self._functions[body], self._items[body])
+            _return(self._functions[body], self._items[body])
             for item in self._items[body]:
                 _argument(self._functions[condition], item.dtype)
         places = []
@@ -95,11 +100,24 @@ class _Work:
                     raise self._refusal(f"it fills a list in the branches of {branch.name}")
         for node in list(function.node_def):
             if node.op in _PUTS:
-                yield _Item(node.input[_PUTS[node.op]], node.attr["element_dtype"].type)
+                yield _put_and_returned(node, function.node_def)
             elif node.op in _LOOPS:
-                for place in self.extend(node, function.node_def):
+                places = self.extend(node, function.node_def)
+                if len(places) > 1:
+                    raise self._refusal(f"{node.name}, inside a loop, fills several lists")
+                for place in places:
                     dtype = node.attr["T"].list.type[place]
-                    yield _Item(f"{node.name}:output:{place}", dtype)
+                    yield _Item(f"{node.name}:{place}", dtype)
+                _return_lists_taken(function, node)
+
+    def returned(self, function: Any) -> set[str]:  # noqa: ANN401
+        """The results of a function that have to be the very tensors."""
+        items = {item.tensor for item in self._items.get(function.signature.name, ())}
+        return {
+            name
+            for name, tensor in function.ret.items()
+            if tensor in items or _is_list(function, name)
+        }
 
     def _fills(self, name: str) -> bool:
         """Whether a function puts something into a list, or a function that it calls does."""
@@ -114,13 +132,6 @@ class _Work:
         )
         return any(map(self._fills, called))
 
-    def _return(self, function: Any, items: Sequence[_Item]) -> None:  # noqa: ANN401
-        for item in items:
-            name = _argument(function, item.dtype)
-            output = function.signature.output_arg.add()
-            output.name, output.type = f"{name}_out", item.dtype
-            function.ret[output.name] = item.tensor
-
     def _refusal(self, why: str) -> UnsupportedError:
         return UnsupportedError(
             f"the signature {self._signature} cannot run in TensorFlow.js",
@@ -130,16 +141,51 @@ class _Work:
         )
 
 
+def _return(function: Any, items: Sequence[_Item]) -> None:  # noqa: ANN401
+    """Let a body return tensors, as themselves, and take as many."""
+    for item in items:
+        name = _argument(function, item.dtype)
+        output = function.signature.output_arg.add()
+        output.name, output.type = f"{name}_out", item.dtype
+        function.ret[output.name] = item.tensor
+
+
+def _put_and_returned(node: Any, nodes: Any) -> _Item:  # noqa: ANN401
+    """The tensor that an operation puts into a list, as the one output of an operation."""
+    place, dtype = _PUTS[node.op], node.attr["element_dtype"].type
+    identity = nodes.add()
+    identity.name, identity.op = f"{node.name}/{_NAME}", "Identity"
+    identity.input.append(node.input[place])
+    identity.attr["T"].type = dtype
+    node.input[place] = identity.name
+    return _Item(node.input[place], dtype)
+
+
+def _return_lists_taken(function: Any, loop: Any) -> None:  # noqa: ANN401
+    """Let a body return the lists that a loop inside it takes, not those that it gives.
+
+    They are the same lists; and of the loop it can return one output (tfjs_functions.py).
+    """
+    for name in [name for name in function.ret if _is_list(function, name)]:
+        node, _, rest = function.ret[name].partition(":")
+        if node == loop.name:
+            function.ret[name] = loop.input[int(rest or 0)]
+
+
+def _is_list(function: Any, result: str) -> bool:  # noqa: ANN401
+    types = {output.name: output.type for output in function.signature.output_arg}
+    return bool(types[result] == _VARIANT)
+
+
 def _pass_by_identities(nodes: Any, results: Any) -> None:  # noqa: ANN401
     """Take lists from where identities take them, which would give them another number.
 
     A list is known by the number of the tensor that stands for it (executor/tensor_list.ts).
     """
-    variant = BY_NAME["variant"].number
     passed = {
         node.name: node.input[0]
         for node in _of(nodes, {"Identity"})
-        if node.attr["T"].type == variant
+        if node.attr["T"].type == _VARIANT
     }
 
     def origin(tensor: str) -> str:
