@@ -91,7 +91,8 @@ def check(
         return not_run(made.unchecked or "the source has no signature to run")
     wanted = {one.signature for one in made.cases}
     signatures = tuple(one for one in made.reference if one.name in wanted)
-    job = Execution(target.name, path, signatures, made.cases, folder)
+    batch = request.settings.batch
+    job = Execution(target.name, path, signatures, made.cases, folder, batch)
     try:
         value = run(_TASK, plain(job), folder=folder, log=log, bounds=bounds)  # type: ignore[arg-type]
     except (ConverterMissingError, UnsupportedError) as error:

@@ -112,6 +112,7 @@ class Execution:
         signatures: what it should take and give.
         cases: the reference.
         folder: a directory for its outputs.
+        batch: the size of batches that it was made for; None: any.
     """
 
     target: str
@@ -119,6 +120,7 @@ class Execution:
     signatures: tuple[Signature, ...]
     cases: tuple[Case, ...]
     folder: str
+    batch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

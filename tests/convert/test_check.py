@@ -94,6 +94,17 @@ class Picture(tf.Module):
         return tf.reduce_mean(image, [1, 2])
 
 
+class Fixed(tf.Module):
+    """Four at a time, no more and no fewer."""
+
+    def __init__(self):
+        self.weights = tf.Variable(normal(3, 2), name="weights")
+
+    @tf.function(input_signature=[tf.TensorSpec([4, 3], tf.float32, name="x")])
+    def __call__(self, x):
+        return tf.matmul(x, self.weights)
+
+
 class Overflow(tf.Module):
     def __init__(self):
         self.scale = tf.Variable(float("inf"), name="scale")
@@ -127,7 +138,7 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert spec.loader is not None
     build = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(build)
-    for name in ("Dice", "Many", "Picture", "Overflow", "Numbers"):
+    for name in ("Dice", "Many", "Picture", "Fixed", "Overflow", "Numbers"):
         tf.train.Checkpoint(model=getattr(build, name)()).write(str(folder / name / "ckpt"))
     return folder
 
@@ -239,6 +250,7 @@ def exports(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "wide": (lambda x: {"output": tf.cast(right(x), tf.float64)}, spec),
         "transposed": (lambda x: {"output": tf.transpose(right(x))}, spec),
         "two": (lambda x: {"output": right(x), "extra": x}, spec),
+        "one": (lambda x: {"output": right(x)}, tf.TensorSpec([1, 784], name="input")),
         "other": (lambda x: {"output": right(x[:, :784])}, tf.TensorSpec([None, 785], name="x")),
     }
     for name, (function, one) in cases.items():
@@ -279,6 +291,13 @@ def test_anyone_s_right_result_agrees_whatever_its_names(models: Path, exports: 
     assert ConvertView(result).exit_code == 0
     assert any("output = Identity" in note for note in result.warnings)
     assert any("input = x_0" in note for note in result.warnings)
+
+
+def test_a_result_that_takes_one_at_a_time_is_run_so(models: Path, exports: Path) -> None:
+    result = only(models / "mlp-ref", exports / "one")
+    assert result.check.state == "passed"
+    assert result.check.metrics["serving_default"]["output"]["rows"] == 5  # type: ignore[index]
+    assert any("takes 1 row at a time" in note for note in result.warnings)
 
 
 def test_tolerance_accepts_more(models: Path, exports: Path) -> None:
@@ -415,6 +434,20 @@ def test_real_inputs_and_right_answers(mine: Path, models: Path, tmp_path: Path)
     accuracy = figures["accuracy"]
     assert accuracy["source"] == accuracy["result"] < 1
     assert accuracy["difference"] == 0.0
+
+
+def test_a_source_of_one_batch_size_takes_whole_batches(mine: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data.npz"
+    np.savez(data, x=np.ones((12, 3)))
+    result = converted(of_mine(mine, "Fixed", tmp_path / "export", data=str(data)))
+    assert result.check.state == "passed"
+    figures = result.check.metrics["serving_default"]["output"]  # type: ignore[index]
+    assert figures["rows"] == 12
+    assert converted(of_mine(mine, "Fixed", tmp_path / "seeded")).check.state == "passed"
+    np.savez(data, x=np.ones((6, 3)))
+    with pytest.raises(UsageError) as caught:
+        converted(of_mine(mine, "Fixed", tmp_path / "6", data=str(data)))
+    assert caught.value.id == "check-data"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from ckpttool.convert.pairing import Pairing, pair_ports, pair_signatures
 from ckpttool.convert.ports import Port, Signature
 from ckpttool.convert.targets import TARGETS, installed
 from ckpttool.convert.wire import decode, encode, plain
+from ckpttool.convert.worker.batches import run_in_batches
 from ckpttool.convert.worker.reference import save_case
 from ckpttool.convert.worker.runner import Runner
 from ckpttool.errors import CkpttoolError
@@ -61,6 +63,8 @@ def run_cases(runner: Runner, execution: Execution) -> Ran:
         outputs = pair_ports(wanted.outputs, theirs.outputs)
         said = _differences(wanted.name, inputs, outputs)
         notes += _matched(wanted.name, inputs, outputs)
+        if execution.batch is None:
+            notes += _narrower(wanted, theirs, inputs)
         problems += said
         if inputs.over:
             continue  # it wants what nobody has
@@ -69,7 +73,7 @@ def run_cases(runner: Runner, execution: Execution) -> Ran:
             path = os.path.join(execution.folder, f"result-{len(written)}.npz")
             try:
                 feeds = _feeds(case, inputs, theirs.inputs)
-                results = _run(runner, theirs, feeds)
+                results = run_in_batches(partial(runner.run, theirs.name), theirs.inputs, feeds)
                 save_case(path, {}, _renamed(results, outputs))
             except CkpttoolError:
                 raise
@@ -108,6 +112,19 @@ def _matched(name: str, inputs: Pairing, outputs: Pairing) -> list[str]:
     return found
 
 
+def _narrower(wanted: Signature, theirs: Signature, inputs: Pairing) -> list[str]:
+    """That a result takes batches of one size where its source takes any."""
+    shapes = {port.name: port.shape for port in theirs.inputs}
+    pairs = [
+        (port.shape, shapes[inputs.names[port.name]])
+        for port in wanted.inputs
+        if port.name in inputs.names
+    ]
+    sizes = {b[0] for a, b in pairs if a and b and a[0] is None and b[0] is not None}
+    rows = [f"{size} row{'s' if size > 1 else ''}" for size in sorted(sizes)]
+    return [f"{wanted.name} takes {one} at a time, and the source any number" for one in rows]
+
+
 def _feeds(case: Case, pairing: Pairing, ports: Sequence[Port]) -> dict[str, np.ndarray]:
     """The inputs of a case by the result's names, in the dtypes that it takes."""
     import numpy as np
@@ -139,36 +156,6 @@ def _as_kind(array: np.ndarray, dtype: str) -> np.ndarray:
     if not is_real and not np.array_equal(found, array):
         raise OverflowError(f"an input has values that {dtype} does not hold")
     return found
-
-
-def _run(
-    runner: Runner, signature: Signature, feeds: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    """Run it, in pieces where it takes only batches of one size and there is more."""
-    import numpy as np
-
-    fixed = {
-        port.shape[0]
-        for port in signature.inputs
-        if port.shape and port.shape[0] is not None and np.ndim(feeds[port.name])
-    }
-    rows = {len(feeds[port.name]) for port in signature.inputs if np.ndim(feeds[port.name])}
-    if len(fixed) != 1 or len(rows) != 1:
-        return runner.run(signature.name, feeds)
-    (size,), (count,) = fixed, rows
-    if not size or count <= size or count % size:
-        return runner.run(signature.name, feeds)
-    parts = [
-        runner.run(
-            signature.name,
-            {
-                name: array[start : start + size] if np.ndim(array) else array
-                for name, array in feeds.items()
-            },
-        )
-        for start in range(0, count, size)
-    ]
-    return {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
 
 
 def _renamed(results: Mapping[str, np.ndarray], outputs: Pairing) -> dict[str, np.ndarray]:

@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING
 
 from ckpttool.convert.ports import Port, Signature
 from ckpttool.convert.worker.array_data import in_dtype, read_arrays
+from ckpttool.convert.worker.calibration import open_calibration
 from ckpttool.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["GivenData", "read_given"]
+__all__ = ["GivenData", "calibration_feeds", "read_given"]
 
 _LABEL = "label"
+#: Examples of the calibration that are enough for a check.
+_EXAMPLES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class GivenData:
     arrays: Mapping[str, np.ndarray]
 
     def feeds(self, signature: Signature) -> dict[str, np.ndarray]:
-        """The inputs of a signature, in its dtypes.
+        """The inputs of a signature, in its dtypes; any number of whole batches.
 
         Raises:
             NotFoundError, UsageError: id ``check-data``: an input is missing, or does not fit.
@@ -60,7 +63,9 @@ class GivenData:
     def _fitted(self, port: Port, array: np.ndarray) -> np.ndarray:
         sizes = array.shape if port.shape is None else port.shape
         fits = len(sizes) == array.ndim
-        fits = fits and all(a in {None, b} for a, b in zip(sizes, array.shape, strict=True))
+        fits = fits and all(a in {None, b} for a, b in zip(sizes[1:], array.shape[1:], strict=True))
+        if fits and sizes and sizes[0]:
+            fits = len(array) > 0 and len(array) % sizes[0] == 0
         found = in_dtype(array, port.dtype) if fits else None
         if found is None:
             raise UsageError(
@@ -84,3 +89,35 @@ def read_given(path: str, names: Sequence[str]) -> GivenData:
         return name in names or name.partition(":")[0] == _LABEL
 
     return GivenData(path, read_arrays(path, is_wanted, option="--check-data", id="check-data"))
+
+
+def calibration_feeds(
+    spec: str, signatures: Sequence[Signature]
+) -> dict[str, dict[str, np.ndarray]]:
+    """Inputs out of ``--calibration``: a model whose ranges were measured is right in them only.
+
+    Returns:
+        Signature → its inputs, some examples as one batch.
+
+    Raises:
+        CkpttoolError: as ``calibration.open_calibration`` and its ``samples``.
+    """
+    found: dict[str, list[dict[str, np.ndarray]]] = {one.name: [] for one in signatures}
+    for name, sample in open_calibration(spec, signatures).samples():
+        if len(found[name]) < _EXAMPLES:
+            found[name].append(sample)
+        elif all(len(one) >= _EXAMPLES for one in found.values()):
+            break
+    return {
+        signature.name: {
+            port.name: _together(port, [one[port.name] for one in found[signature.name]])
+            for port in signature.inputs
+        }
+        for signature in signatures
+    }
+
+
+def _together(port: Port, parts: Sequence[np.ndarray]) -> np.ndarray:
+    import numpy as np
+
+    return parts[0] if port.shape == () else np.concatenate(parts)

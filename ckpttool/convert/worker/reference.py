@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from ckpttool.convert.job import Case
 from ckpttool.convert.metrics import compare
 from ckpttool.convert.request import Request
+from ckpttool.convert.worker.batches import run_in_batches
 from ckpttool.convert.worker.feeds import OPEN_SIZES, make_feeds
-from ckpttool.convert.worker.given_data import GivenData, read_given
+from ckpttool.convert.worker.given_data import calibration_feeds, read_given
 from ckpttool.convert.worker.graph_facts import GraphFacts, facts_of
 from ckpttool.convert.worker.program import Function, Program
 from ckpttool.errors import CkpttoolError
@@ -59,12 +60,21 @@ def record(program: Program, folder: str, request: Request) -> tuple[tuple[Case,
     reasons: list[str] = []
     names = {port.name for one in program.functions for port in one.signature.inputs}
     data = None if request.check.data is None else read_given(request.check.data, sorted(names))
+    measured: Mapping[str, dict[str, np.ndarray]] = {}
+    if data is None and request.settings.calibration is not None:
+        signatures = [one.signature for one in program.functions]
+        measured = calibration_feeds(request.settings.calibration, signatures)
     for function in program.functions:
         name = function.signature.name
         facts = facts_of(function)
         try:
-            runs = _runs(function, request, facts, data)
-            again = function.run(runs[0].feeds)
+            if data is not None:
+                runs = [_run_on(function, data.feeds(function.signature))]
+            elif name in measured:
+                runs = [_run_on(function, measured[name])]
+            else:
+                runs = _runs(function, request, facts)
+            again = _run_on(function, runs[0].feeds).outputs
         except CkpttoolError:
             raise
         except Exception as error:  # noqa: BLE001 - TensorFlow's errors are of every class
@@ -114,17 +124,18 @@ def plain_array(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _runs(
-    function: Function, request: Request, facts: GraphFacts, data: GivenData | None
-) -> list[_Run]:
-    """Run a function on inputs of every batch size that is wanted.
+def _run_on(function: Function, feeds: dict[str, np.ndarray]) -> _Run:
+    """Run a function on real inputs, whatever batches it takes."""
+    ports = function.signature.inputs
+    return _Run(None, feeds, run_in_batches(function.run, ports, feeds))
+
+
+def _runs(function: Function, request: Request, facts: GraphFacts) -> list[_Run]:
+    """Run a function on made-up inputs of every batch size that is wanted.
 
     Sizes of other open dimensions are tried until one is taken: what the graph wants of
     them, only running it tells.
     """
-    if data is not None:
-        feeds = data.feeds(function.signature)
-        return [_Run(None, feeds, function.run(feeds))]
     ports = function.signature.inputs
     is_open = any(port.shape and port.shape[0] is None for port in ports)
     fixed = request.settings.batch
