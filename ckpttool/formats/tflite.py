@@ -18,7 +18,14 @@ from ckpttool.formats.tflite_ops import CUSTOM, operator_name
 from ckpttool.limits import Limits
 from ckpttool.model import numel
 
-__all__ = ["TfliteModel", "TfliteTensor", "TfliteType", "read_model"]
+__all__ = [
+    "TfliteModel",
+    "TfliteOperator",
+    "TfliteSubgraph",
+    "TfliteTensor",
+    "TfliteType",
+    "read_model",
+]
 
 # Numbers of fields, in the order of the schema.
 _VERSION, _OPCODES, _SUBGRAPHS, _DESCRIPTION, _BUFFERS, _SIGNATURES = 0, 1, 2, 3, 4, 7
@@ -27,7 +34,7 @@ _SHAPE, _TYPE, _BUFFER, _NAME, _QUANTISATION, _SPARSITY, _SIGNED_SHAPE = 0, 1, 2
 _EXTERNAL_BUFFER = 10
 _DATA, _OFFSET, _SIZE = 0, 1, 2
 _OLD_CODE, _CUSTOM_CODE, _CODE = 0, 1, 3
-_OPCODE_INDEX = 0
+_OPCODE_INDEX, _OPERATOR_INPUTS, _OPERATOR_OUTPUTS = 0, 1, 2
 _SCALE = 2
 _SIGNATURE_INPUTS, _SIGNATURE_OUTPUTS, _SIGNATURE_KEY, _SIGNATURE_SUBGRAPH = 0, 1, 2, 4
 _MAP_NAME, _MAP_TENSOR = 0, 1
@@ -97,10 +104,25 @@ class TfliteTensor(NamedTuple):
         return (numel(self.shape) * self.type.bits + 7) // 8
 
 
-class TfliteModel(NamedTuple):
-    """A model: the tensors of each subgraph, and what it says of itself."""
+class TfliteOperator(NamedTuple):
+    """An operator, and the numbers of its tensors in its subgraph; -1 where it takes none."""
 
-    subgraphs: tuple[tuple[TfliteTensor, ...], ...]
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+class TfliteSubgraph(NamedTuple):
+    """A graph of a model: its tensors, and its operators in the order in which they run."""
+
+    tensors: tuple[TfliteTensor, ...]
+    operators: tuple[TfliteOperator, ...]
+
+
+class TfliteModel(NamedTuple):
+    """A model: its graphs, and what it says of itself."""
+
+    subgraphs: tuple[TfliteSubgraph, ...]
     summary: ModelSummary
 
 
@@ -139,14 +161,14 @@ class _Parser:
             self._signature(buffer.table(at), subgraphs) for at in buffer.tables(root, _SIGNATURES)
         )
         if not signatures and graphs:
-            signatures = (self._unnamed(graphs[0], subgraphs[0]),)
+            signatures = (self._unnamed(graphs[0], subgraphs[0].tensors),)
         summary = ModelSummary(
             buffer.text(root, _DESCRIPTION),
             f"TFLite schema {version}",
             {},
             signatures,
             most_common(self._ops),
-            sum(t.quantised and t.offset is not None for graph in subgraphs for t in graph),
+            sum(t.quantised and t.offset is not None for graph in subgraphs for t in graph.tensors),
         )
         return TfliteModel(subgraphs, summary)
 
@@ -171,16 +193,34 @@ class _Parser:
 
     def _subgraph(
         self, graph: Table, places: list[tuple[int, int]], codes: list[str]
-    ) -> tuple[TfliteTensor, ...]:
-        for at in self._buffer.tables(graph, _OPERATORS):
-            index = self._buffer.number(self._buffer.table(at), _OPCODE_INDEX, "I")
-            if index >= len(codes):
-                raise self._buffer.malformed(f"an operator is number {index} of {len(codes)}")
-            self._ops[codes[index]] += 1
+    ) -> TfliteSubgraph:
+        operators = tuple(
+            self._operator(self._buffer.table(at), codes)
+            for at in self._buffer.tables(graph, _OPERATORS)
+        )
         starts = self._buffer.tables(graph, _TENSORS)
         self._tensors += len(starts)
         require_count(self._buffer.source.path, self._tensors, self._limits)
-        return tuple(self._tensor(self._buffer.table(at), places) for at in starts)
+        tensors = tuple(self._tensor(self._buffer.table(at), places) for at in starts)
+        for operator in operators:
+            if any(not -1 <= one < len(tensors) for one in operator.inputs + operator.outputs):
+                raise self._buffer.malformed(
+                    f"a {operator.name} is of tensors that are not there: its subgraph has "
+                    f"{len(tensors)}"
+                )
+        return TfliteSubgraph(tensors, operators)
+
+    def _operator(self, table: Table, codes: list[str]) -> TfliteOperator:
+        buffer = self._buffer
+        index = buffer.number(table, _OPCODE_INDEX, "I")
+        if index >= len(codes):
+            raise buffer.malformed(f"an operator is number {index} of {len(codes)}")
+        self._ops[codes[index]] += 1
+        inputs, outputs = (
+            buffer.numbers(buffer.vector(table, slot, 4), "i")
+            for slot in (_OPERATOR_INPUTS, _OPERATOR_OUTPUTS)
+        )
+        return TfliteOperator(codes[index], inputs, outputs)
 
     def _tensor(self, table: Table, places: list[tuple[int, int]]) -> TfliteTensor:
         buffer = self._buffer
@@ -209,14 +249,13 @@ class _Parser:
             buffer.number(table, _EXTERNAL_BUFFER, "I") > 0,
         )
 
-    def _signature(
-        self, table: Table, subgraphs: tuple[tuple[TfliteTensor, ...], ...]
-    ) -> Signature:
+    def _signature(self, table: Table, subgraphs: tuple[TfliteSubgraph, ...]) -> Signature:
         index = self._buffer.number(table, _SIGNATURE_SUBGRAPH, "I")
         if index >= len(subgraphs):
             raise self._buffer.malformed(f"a signature is of subgraph {index} of {len(subgraphs)}")
+        tensors = subgraphs[index].tensors
         ends = [
-            tuple(self._mapped(self._buffer.table(at), subgraphs[index]) for at in places)
+            tuple(self._mapped(self._buffer.table(at), tensors) for at in places)
             for places in (
                 self._buffer.tables(table, _SIGNATURE_INPUTS),
                 self._buffer.tables(table, _SIGNATURE_OUTPUTS),

@@ -54,8 +54,8 @@ class TfliteSource(ArrayFileSource):
         self.summary = model.summary
         self._tensors = {}
         outside = 0
-        for graph, tensors in enumerate(model.subgraphs):
-            for index, tensor in enumerate(tensors):
+        for graph, subgraph in enumerate(model.subgraphs):
+            for index, tensor in enumerate(subgraph.tensors):
                 outside += tensor.external
                 if tensor.offset is not None:
                     self._tensors[self._name(tensor, graph, index)] = tensor

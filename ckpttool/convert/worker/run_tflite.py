@@ -92,29 +92,44 @@ class TfliteRunner:
         self.runtime = runtime
         self._path = path
         self._interpreter = interpreter
-        self._names = list(interpreter.get_signature_list())
+        self._has_names = bool(interpreter.get_signature_list())
+        # As the file has them: a run changes what the interpreter says of their shapes.
+        self._ends = {
+            name: self._ends_of(name) for name in interpreter.get_signature_list() or [""]
+        }
 
     def signatures(self) -> Sequence[Signature]:
         """As the file says; a file without signatures has one without a name."""
         return [
             Signature(
                 name,
-                tuple(tensor.port(key) for key, tensor in self._inputs(name).items()),
-                tuple(tensor.port(key) for key, tensor in self._outputs(name).items()),
+                tuple(tensor.port(key) for key, tensor in inputs.items()),
+                tuple(tensor.port(key) for key, tensor in outputs.items()),
             )
-            for name in self._names or [""]
+            for name, (inputs, outputs) in self._ends.items()
         ]
 
     def run(self, signature: str, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        inputs, outputs = self._inputs(signature), self._outputs(signature)
+        inputs, outputs = self._ends[signature]
         given = {name: tensor.stored(feeds[name], name) for name, tensor in inputs.items()}
         try:
-            found = self._called(signature, given) if self._names else self._invoked(given)
+            found = self._called(signature, given) if self._has_names else self._invoked(given)
         except RuntimeError as error:
             if _UNRESOLVED in str(error):
                 raise _not_here(self._path, " ".join(str(error).split())[:200]) from error
             raise
         return {name: tensor.real(found[name]) for name, tensor in outputs.items()}
+
+    def _ends_of(self, signature: str) -> tuple[dict[str, _Tensor], dict[str, _Tensor]]:
+        """Inputs and outputs by name."""
+        if not self._has_names:
+            ends = (self._interpreter.get_input_details(), self._interpreter.get_output_details())
+            return _by_name(ends[0]), _by_name(ends[1])
+        runner = self._interpreter.get_signature_runner(signature)
+        return (
+            {name: _Tensor.of(one) for name, one in runner.get_input_details().items()},
+            {name: _Tensor.of(one) for name, one in runner.get_output_details().items()},
+        )
 
     def _called(self, signature: str, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         runner = self._interpreter.get_signature_runner(signature)
@@ -123,27 +138,14 @@ class TfliteRunner:
 
     def _invoked(self, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         interpreter = self._interpreter
-        inputs = self._inputs("")
+        inputs, outputs = self._ends[""]
         for name, array in given.items():
             interpreter.resize_tensor_input(inputs[name].index, list(array.shape))
         interpreter.allocate_tensors()
         for name, array in given.items():
             interpreter.set_tensor(inputs[name].index, array)
         interpreter.invoke()
-        outputs = self._outputs("")
         return {name: interpreter.get_tensor(one.index) for name, one in outputs.items()}
-
-    def _inputs(self, signature: str) -> dict[str, _Tensor]:
-        if not self._names:
-            return _by_name(self._interpreter.get_input_details())
-        details = self._interpreter.get_signature_runner(signature).get_input_details()
-        return {name: _Tensor.of(one) for name, one in details.items()}
-
-    def _outputs(self, signature: str) -> dict[str, _Tensor]:
-        if not self._names:
-            return _by_name(self._interpreter.get_output_details())
-        details = self._interpreter.get_signature_runner(signature).get_output_details()
-        return {name: _Tensor.of(one) for name, one in details.items()}
 
 
 def open_result(path: str) -> TfliteRunner:

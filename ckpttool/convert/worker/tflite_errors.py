@@ -69,10 +69,16 @@ def explained(error: Exception, settings: Settings, *, has_open_batch: bool) -> 
             hint="use --quantize dynamic-int8, which measures nothing",
             id="tflite-flex-measured",
         )
-    first = next((line.strip() for line in text.split("\n") if line.strip()), "it says nothing")
+    said = [one.error_message for one in records if one.error_message] or [text]
     return ConversionError(
-        "TensorFlow Lite's converter failed", why=f"{type(error).__name__}: {first[:500]}"
+        "TensorFlow Lite's converter failed",
+        why=f"{type(error).__name__}: {_first_line(said[0])[:500]}",
     )
+
+
+def _first_line(text: str) -> str:
+    lines = (line.strip() for line in text.split("\n"))
+    return next((line for line in lines if line), "it says nothing more")
 
 
 def signatures_16x8(names: Sequence[str]) -> UnsupportedError:

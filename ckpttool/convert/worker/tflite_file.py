@@ -7,22 +7,24 @@ operations, and how each value is stored.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import Counter
 from contextlib import closing
 
 from ckpttool.formats.long_message import FileBytes
+from ckpttool.formats.model_summary import most_common
 from ckpttool.formats.tflite import TfliteModel, TfliteTensor, read_model
 from ckpttool.limits import default_limits
 from ckpttool.model import numel
 from ckpttool.storage import open_directory
 
-__all__ = ["flex_operators", "float_values", "float_weights", "operators_text", "read_file"]
+__all__ = ["flex_operators", "float_operators", "float_weights", "operators_text", "read_file"]
 
 #: TensorFlow's own operations are custom ones of this prefix
 #: (tensorflow/lite/delegates/flex/util.h).
 _FLEX = "Flex"
-#: What the converter puts in between, and in front of names.
-_MADE_UP = "tfl."
+#: Operators that only lead from floats to integers and back.
+_BETWEEN = {"QUANTIZE", "DEQUANTIZE"}
+#: What the converter puts in front of names.
 _CALLS = ("StatefulPartitionedCall/", "PartitionedCall/")
 
 
@@ -53,33 +55,24 @@ def float_weights(model: TfliteModel, elements: int) -> list[str]:
     """Weights of float32 that have so many elements or more."""
     return [
         _name(tensor)
-        for tensor in _tensors(model)
+        for subgraph in model.subgraphs
+        for tensor in subgraph.tensors
         if tensor.offset is not None
         and tensor.type.dtype == "float32"
         and numel(tensor.shape) >= elements
     ]
 
 
-def float_values(model: TfliteModel) -> list[str]:
-    """Values of float32 between its operations: neither weights, nor inputs or outputs."""
-    ends = {
-        port.tensor
-        for signature in model.summary.signatures
-        for port in (*signature.inputs, *signature.outputs)
-    }
-    return [
-        _name(tensor)
-        for tensor in _tensors(model)
-        if tensor.offset is None
-        and tensor.type.dtype == "float32"
-        and tensor.name not in ends
-        and not tensor.name.startswith(_MADE_UP)
-    ]
-
-
-def _tensors(model: TfliteModel) -> Iterator[TfliteTensor]:
-    for tensors in model.subgraphs:
-        yield from tensors
+def float_operators(model: TfliteModel) -> dict[str, int]:
+    """The operators that compute with float32, and how often each is there."""
+    found: Counter[str] = Counter()
+    for tensors, operators in model.subgraphs:
+        for one in operators:
+            if one.name not in _BETWEEN and any(
+                tensors[index].type.dtype == "float32" for index in one.outputs if index >= 0
+            ):
+                found[one.name] += 1
+    return most_common(found)
 
 
 def _name(tensor: TfliteTensor) -> str:

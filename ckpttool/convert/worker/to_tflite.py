@@ -27,7 +27,7 @@ from ckpttool.convert.worker.program import Program, Written
 from ckpttool.convert.worker.tflite_errors import explained, signatures_16x8
 from ckpttool.convert.worker.tflite_file import (
     flex_operators,
-    float_values,
+    float_operators,
     float_weights,
     operators_text,
     read_file,
@@ -180,17 +180,14 @@ def _warnings(model: TfliteModel, settings: Settings) -> list[str]:
         )
     weights = float_weights(model, _FEW_ELEMENTS)
     if settings.quantize == "dynamic-int8" and not model.summary.quantised:
-        found.append(
-            "nothing was quantised: "
-            + (_listed(weights, "stayed floats") if weights else _too_small())
-        )
+        found.append("nothing was quantised: " + (_listed(weights) if weights else _too_small()))
     elif settings.quantize is not None and weights:
-        found.append(f"not all was quantised: {_listed(weights, 'stayed floats')}")
-    values = float_values(model) if settings.calibration is not None else []
-    if values:
+        found.append(f"not all was quantised: {_listed(weights)}")
+    operators = float_operators(model) if settings.calibration is not None else {}
+    if operators:
         found.append(
-            f"it is no model of integers only: {_listed(values, 'are computed with floats')}, "
-            "since the converter cannot quantise what makes them"
+            f"it is no model of integers only: {operators_text(operators)} compute with floats, "
+            "since the converter cannot quantise them"
         )
     return found
 
@@ -199,9 +196,9 @@ def _too_small() -> str:
     return f"no weight has {_FEW_ELEMENTS} elements or more, and smaller ones stay floats"
 
 
-def _listed(names: Sequence[str], what: str) -> str:
+def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more} {what}"
+    return f"{', '.join(names[:_NAMED])}{more} stayed floats"
 
 
 def _facts(
