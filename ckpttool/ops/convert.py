@@ -10,7 +10,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -367,7 +367,8 @@ def _log(path: str | None, said: Callable[[str], None] | None) -> Iterator[str]:
         raise
     finally:
         if not keep:
-            os.unlink(path)
+            with suppress(FileNotFoundError):  # whoever tidies the system's temporary files
+                os.unlink(path)
 
 
 def _result(
