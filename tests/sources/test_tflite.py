@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 
 from ckpttool.errors import CkpttoolError, UnsupportedError
+from ckpttool.formats.long_message import FileBytes
+from ckpttool.formats.tflite import read_model
 from ckpttool.formats.tflite_ops import BUILTIN_OPERATORS, operator_name
 from ckpttool.limits import Limits
 from ckpttool.sources.registry import open_source
 from ckpttool.sources.selection import Selection
 from ckpttool.sources.tflite import TfliteSource
 from tests.support.flatbuffer import Field, Tables, Text, Vector, flatbuffer, tflite
+from tests.support.memory_file import MemoryFile
 
 FLOAT32, STRING, INT8, INT4, INT2, UINT4 = 0, 5, 9, 17, 19, 20
 CORPUS = [
@@ -219,6 +222,20 @@ def opened(path: Path, data: bytes, limits: Limits | None = None) -> CkpttoolErr
     return caught.value
 
 
+def operator(inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Tables:
+    return Tables(({0: ("I", 0), 1: Vector("i", inputs), 2: Vector("i", outputs)},))
+
+
+def test_which_tensors_an_operator_takes_and_gives() -> None:
+    data = tflite(
+        (tensor("x", (2,), FLOAT32, 0), tensor("y", (2,), FLOAT32, 0)),
+        graph={3: operator((0, -1), (1,))},
+        codes=({3: ("i", 9)},),
+    )
+    (graph,) = read_model(FileBytes(MemoryFile(data)), Limits()).subgraphs
+    assert graph.operators == ((BUILTIN_OPERATORS[9], (0, -1), (1,)),)
+
+
 def test_numbers_that_nothing_has(tmp_path: Path) -> None:
     path = tmp_path / "x.tflite"
     one = (tensor("w", (2,), FLOAT32, 1),)
@@ -227,6 +244,8 @@ def test_numbers_that_nothing_has(tmp_path: Path) -> None:
         tflite(one, (ONE,), operators=(0,)),
         tflite(one, (ONE,), graph={1: Vector("i", (1,))}),
         tflite(one, (ONE,), graph={2: Vector("i", (-1,))}),
+        tflite(one, (ONE,), graph={3: operator((1,), (0,))}, codes=({3: ("i", 9)},)),
+        tflite(one, (ONE,), graph={3: operator((0,), (-2,))}, codes=({3: ("i", 9)},)),
         tflite(one, (ONE,), f7=Tables(({4: ("I", 1)},))),
         tflite(one, (ONE,), f7=Tables(({0: Tables(({1: ("I", 9)},))},))),
         tflite(one, (ONE,), f0=("I", 4)),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ckpttool.errors import NotFoundError, UsageError
 from ckpttool.formats.dtypes import numpy_dtype
+from ckpttool.storage.system import raise_os_error
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,11 +36,13 @@ def read_arrays(
     Raises:
         NotFoundError: there is no such file.
         UsageError: it is no ``.npz`` of plain arrays.
+        PermissionDeniedError, StorageError: as the system says.
     """
     import numpy as np
 
     try:
-        with np.load(path, allow_pickle=False) as data:
+        # NumPy would leave a file open that it opened itself and cannot read.
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as data:
             return {name: data[name] for name in data if is_wanted(name)}
     except FileNotFoundError:
         raise NotFoundError(
@@ -48,9 +51,11 @@ def read_arrays(
             hint="give an .npz with an array for each input, by name",
             id=id,
         ) from None
+    except OSError as error:
+        raise_os_error(error, f"cannot read {path}")
     except (ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         raise UsageError(
-            f"{path} cannot be used as data",
+            f"{option} {path} cannot be used as data",
             why=f"it is no .npz of plain arrays: {str(error)[:200]}",
             hint="write one with numpy.savez(path, NAME=array); text as numpy.bytes_",
             id=id,

@@ -112,9 +112,8 @@ class Calibration:
         missing = [one.name for one in signature.inputs if one.name not in arrays]
         if missing:
             raise NotFoundError(
-                f"{self.spec} lacks inputs",
-                why=f"there is no {', '.join(missing)} for {signature.name}; it has "
-                f"{', '.join(map(str, arrays)) or 'nothing'}",
+                f"{_OPTION} {self.spec} lacks inputs",
+                why=f"there is no {', '.join(missing)} for {signature.name}",
                 hint="name the arrays as the inputs of the signature are named",
                 id=_ID,
             )
