@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from ckpttool.convert.request import Request
     from ckpttool.convert.targets import Target
     from ckpttool.limits import Limits
-    from ckpttool.ops.rewrite.tensors import Bundle
     from ckpttool.sources.base import NameStyle, Source
     from ckpttool.storage.base import ReadableFile
 
@@ -72,9 +71,7 @@ def write_checkpoint(
         with open_directory(where.directory) as directory:
             in_the_way(directory, where.prefix, overwrite=request.overwrite)
         source = stack.enter_context(open_resolved(found, limits))
-        bundle = bundle_from(source)
-        if not isinstance(source, BundleSource):
-            _rename(bundle, source, request.choice.names)
+        bundle = bundle_from(source, request.choice.names)
         facts: dict[str, object] = {"variables": bundle.variables}
         if dry_run:
             return Made((), tuple(pending), facts=facts), not_run("this is a plan"), ()
@@ -116,23 +113,6 @@ def _require_no_saved_model(request: Request, where: Destination) -> None:
             f"{shlex.quote(where.saved_model)}",
             id="destination-form",
         )
-
-
-def _rename(bundle: Bundle, source: Source, names: NameStyle) -> None:
-    """Give every whole variable the name that was asked for; slices go by their key."""
-    if names == "key":
-        return
-    new = {
-        variable.key.encode("utf-8", "surrogateescape"): source.name_of(variable, names).encode(
-            "utf-8", "surrogateescape"
-        )
-        for variable in source.variables()
-        if variable.slices is None
-    }
-    for at, tensor in enumerate(bundle.tensors):
-        name = new.get(tensor.key, b"")
-        if name and not name.startswith(b"\0"):
-            bundle.tensors[at] = tensor._replace(key=name, variable=name)
 
 
 def _graph(found: Resolved, stack: ExitStack) -> ReadableFile | None:

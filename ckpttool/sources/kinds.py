@@ -86,6 +86,7 @@ _COPIES = ("", *(f"_{number}" for number in range(1, 33)))
 _BY_WHOLE: dict[str, Kind] = {
     "_CHECKPOINTABLE_OBJECT_GRAPH": "object_graph",
     "epoch": "step",
+    "iteration": "step",
     "learning_rate": "optimizer",
     "loss_scale": "optimizer",
     "lr": "optimizer",

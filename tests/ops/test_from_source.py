@@ -36,10 +36,10 @@ def tf() -> Any:
 
 
 def values(address: Path | str) -> dict[str, tuple[str, Any]]:
-    """Every variable by its key: dtype and elements."""
+    """Every variable by its name: dtype and elements."""
     with open_checkpoint(str(address)) as checkpoint:
         return {
-            variable.key: (variable.dtype, checkpoint.read(variable.key).tolist())
+            variable.name: (variable.dtype, checkpoint.read(variable.key).tolist())
             for variable in checkpoint.values()
         }
 

@@ -214,6 +214,7 @@ def read_contents(source: Source, limits: Limits) -> Contents:
     bundle = bundle_from(source)
     graph = None
     names = None
+    kinds = {} if isinstance(source, BundleSource) else _kinds_of(source)
     if isinstance(source, BundleSource) and source.style == "object":
         data = source.graph_bytes()
         parsed = parse_object_graph(data, limits)
@@ -230,6 +231,7 @@ def read_contents(source: Source, limits: Limits) -> Contents:
         if item is None:
             owner = bundle.owners.get(tensor.variable)
             item = items[key] = _item(key, tensor, owner, names)
+            item.kind = kinds.get(key, item.kind)
         item.tensors.append((place, tensor))
     for key_bytes, owner in bundle.owners.items():
         key = key_bytes.decode("utf-8", "surrogateescape")
@@ -247,6 +249,14 @@ def read_contents(source: Source, limits: Limits) -> Contents:
         bundle.shards,
         bundle.inputs,
     )
+
+
+def _kinds_of(source: Source) -> dict[str, Kind]:
+    """What a source of another sort says of its variables, by the keys that they get."""
+    from ckpttool.ops.rewrite.from_source import written_as
+
+    written = written_as(source)
+    return {written[variable.key]: variable.kind for variable in source.variables()}
 
 
 def _find_in_graph(items: dict[str, Item], graph: EditedGraph) -> None:

@@ -3,11 +3,13 @@
 A V2 checkpoint is taken as it is stored. The elements of everything else (V1, Keras files,
 arrays, …) are asked for while they are written, in pieces, so that memory does not grow
 with a variable; they are little-endian then, and get checksums of their own. Slices stay
-slices, in the spelling in which they were saved.
+slices, in the spelling in which they were saved. Keys become the readable names: a Keras
+file's own, ``layers/dense/vars/0``, mean nothing outside of it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -25,24 +27,25 @@ from ckpttool.formats.dtypes import BY_NAME, STRING, DType
 from ckpttool.model import Variable, numel
 from ckpttool.ops.rewrite.tensors import Bundle, Computed, Input, Owner, Tensor, read_bundle
 from ckpttool.sources.assemble import Box, check_boxes
-from ckpttool.sources.base import Source
+from ckpttool.sources.base import NameStyle, Source
 from ckpttool.sources.listed import ListedSource, selection_shape
 from ckpttool.sources.selection import Axis, Selection
 from ckpttool.sources.v1 import V1Source
 from ckpttool.sources.v2 import BundleSource
 
-__all__ = ["bundle_from"]
+__all__ = ["bundle_from", "written_as"]
 
 
 #: Told of a variable, or a file, that is left out.
 Lost = Callable[[str, CkpttoolError], None]
 
 
-def bundle_from(source: Source, lost: Lost | None = None) -> Bundle:
+def bundle_from(source: Source, lost: Lost | None = None, *, names: NameStyle = "full") -> Bundle:
     """Everything of an open source, which has to stay open until the bundle is written.
 
-    With ``lost`` what is missing or damaged is handed to it and left out, and everything is
-    read once to find that out; not of a V2 checkpoint.
+    ``names`` are what its variables are written under, as ``written_as`` says. With ``lost``
+    what is missing or damaged is handed to it and left out, and everything is read once to
+    find that out; not of a V2 checkpoint.
 
     Raises:
         UnsupportedError: id ``dtype-not-representable``: TensorFlow has no such type; id
@@ -61,9 +64,10 @@ def bundle_from(source: Source, lost: Lost | None = None) -> Bundle:
         lost(source.location, error)
     owners: dict[bytes, Owner] = {}
     tensors: list[Tensor] = []
+    keys = written_as(source, names)
     for variable in source.variables():
         try:
-            owner, found = _entries(source, variable)
+            owner, found = _entries(source, variable, keys[variable.key])
             if lost is not None:
                 _read_through(source, variable)
         except CkpttoolError as error:
@@ -80,18 +84,51 @@ def bundle_from(source: Source, lost: Lost | None = None) -> Bundle:
     return Bundle(tensors, owners, encode_header(shards), False, shards, _inputs(source))
 
 
-def _entries(source: Source, variable: Variable) -> tuple[Owner | None, list[Tensor]]:
+def written_as(source: Source, names: NameStyle = "full") -> dict[str, str]:
+    """The key under which each variable of a source is written, by the key that it has there.
+
+    It is the name that was asked for, where that can be a key and no other variable could be
+    meant by it; else the old key. A partitioned variable keeps its key, for its slices have it.
+    """
+    variables = list(source.variables())
+    wanted = {
+        one.key: one.key if one.slices is not None else source.name_of(one, names)
+        for one in variables
+    }
+    times = Counter(wanted.values())
+    return {
+        key: name if _usable(name) and times[name] == 1 and wanted.get(name, name) == name else key
+        for key, name in wanted.items()
+    }
+
+
+def _usable(key: str) -> bool:
+    """Whether an index may have this key: the empty one and what a zero byte opens are its own."""
+    return bool(key) and not key.startswith("\0")
+
+
+def _entries(source: Source, variable: Variable, key: str) -> tuple[Owner | None, list[Tensor]]:
     """The entries of a variable: its own, or one a slice and their owner."""
-    _require_key(variable, source)
+    _require_key(key, source)
     dtype = _dtype(variable, source)
     shape = selection_shape(variable)
+    written = key.encode("utf-8", "surrogateescape")
     if variable.slices is None:
         box = Box((0,) * len(shape), shape)
-        return None, [_tensor(source, variable, dtype, box, _key(variable), variable.shard)]
-    owner = _owner(source, variable, dtype)
+        content = _content(source, variable, dtype, box)
+        return None, [
+            Tensor(written, written, dtype.number, shape, variable.shard or 0, content, b"")
+        ]
+    owner = _owner(source, variable, dtype, written)
     return owner, [
-        _tensor(
-            source, variable, dtype, Box(part.start, part.extent), spec.key(owner.key), part.shard
+        Tensor(
+            spec.key(written),
+            written,
+            dtype.number,
+            part.extent,
+            part.shard or 0,
+            _content(source, variable, dtype, Box(part.start, part.extent)),
+            b"",
         )
         for spec, part in zip(owner.slices, variable.slices, strict=True)
     ]
@@ -119,9 +156,9 @@ def _missing_files(source: Source) -> Iterator[IncompleteError]:
         )
 
 
-def _require_key(variable: Variable, source: Source) -> None:
+def _require_key(key: str, source: Source) -> None:
     """Check a name that another format allows, and an index does not."""
-    if not variable.key or variable.key.startswith("\0"):
+    if not _usable(key):
         raise RefusedError(
             f"a variable of {source.location} cannot keep its name",
             why="it is empty, or begins with a zero byte: such keys are an index's own",
@@ -147,11 +184,7 @@ def _dtype(variable: Variable, source: Source) -> DType:
     return dtype
 
 
-def _key(variable: Variable) -> bytes:
-    return variable.key.encode("utf-8", "surrogateescape")
-
-
-def _owner(source: Source, variable: Variable, dtype: DType) -> Owner:
+def _owner(source: Source, variable: Variable, dtype: DType, key: bytes) -> Owner:
     shape, parts = selection_shape(variable), variable.slices or ()
     check_boxes(variable.name, shape, [Box(part.start, part.extent) for part in parts])
     specs = (
@@ -159,18 +192,14 @@ def _owner(source: Source, variable: Variable, dtype: DType) -> Owner:
         if isinstance(source, V1Source)
         else tuple(SliceSpec(part.start, part.extent) for part in parts)
     )
-    return Owner(_key(variable), dtype.number, shape, specs, b"")
+    return Owner(key, dtype.number, shape, specs, b"")
 
 
-def _tensor(
-    source: Source, variable: Variable, dtype: DType, box: Box, key: bytes, shard: int | None
-) -> Tensor:
+def _content(source: Source, variable: Variable, dtype: DType, box: Box) -> Computed:
     if dtype.number == STRING:
-        content = _strings(source, variable, box)
-    else:
-        elements = _Elements(source, variable, dtype, box)
-        content = Computed(elements.chunks, elements.nbytes, read=elements.read)
-    return Tensor(key, _key(variable), dtype.number, box.extent, shard or 0, content, b"")
+        return _strings(source, variable, box)
+    elements = _Elements(source, variable, dtype, box)
+    return Computed(elements.chunks, elements.nbytes, read=elements.read)
 
 
 def _strings(source: Source, variable: Variable, box: Box) -> Computed:

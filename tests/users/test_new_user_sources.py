@@ -1,0 +1,57 @@
+"""What a new user stumbled over with Keras files, exports, TensorFlow 1 graphs and the report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ckpttool
+from tests.support.command import RunCli
+
+
+@pytest.mark.parametrize("name", ["keras2.h5", "keras3.keras", "keras3.weights.h5"])
+def test_a_keras_file_as_a_checkpoint_is_the_same_to_diff(
+    run_cli: RunCli, fixtures_dir: Path, tmp_path: Path, name: str
+) -> None:
+    source, copy = str(fixtures_dir / "keras-files" / name), str(tmp_path / "copy")
+    assert run_cli(["repartition", source, copy]).returncode == 0
+    compared = run_cli(["diff", source, copy, "--json"])
+    assert compared.returncode == 0, compared.stdout
+    with ckpttool.open(source) as old, ckpttool.open(copy) as new:
+        assert set(old) == set(new) == {variable.key for variable in new.values()}
+        for variable in old:
+            np.testing.assert_array_equal(old.read(variable), new.read(variable))
+
+
+def test_stripping_a_keras_file_takes_what_list_calls_an_optimizers(
+    run_cli: RunCli, fixtures_dir: Path, tmp_path: Path
+) -> None:
+    for name in ("keras2.h5", "keras3.h5", "keras3.keras"):
+        source, slim = str(fixtures_dir / "keras-files" / name), str(tmp_path / name)
+        with ckpttool.open(source) as opened:
+            expected = {one.name for one in opened.values() if one.kind != "optimizer"}
+            assert len(expected) < len(opened)
+        assert run_cli(["edit", source, slim, "--strip-optimizer"]).returncode == 0
+        with ckpttool.open(slim) as opened:
+            assert set(opened) == expected
+
+
+def test_a_whole_keras_2_file_takes_the_layout_of_a_checkpoint(
+    run_cli: RunCli, fixtures_dir: Path, tmp_path: Path
+) -> None:
+    """Its weights are found by their names, though its optimizer is in the file as well."""
+    source, layout, new = (
+        str(fixtures_dir / "keras-files" / "keras2.h5"),
+        str(tmp_path / "layout"),
+        str(tmp_path / "new"),
+    )
+    renamed = run_cli(
+        ["edit", source, layout, "--strip-optimizer", "--rename", "s#^(?=.*/)#model/#"]
+    )
+    assert renamed.returncode == 0, renamed.stderr
+    assert run_cli(["edit", source, new, "--like", layout]).returncode == 0
+    compared = run_cli(["diff", layout, new, "--json"])
+    assert json.loads(compared.stdout)["data"]["same"], compared.stdout
