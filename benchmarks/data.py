@@ -35,7 +35,8 @@ def prepare(cache: Path, kind: str) -> str:
     ``size-N``: kernels of 33.6 MB, N GB in all; ``adam``: 10 kernels with two slots each, 1 GB;
     ``graph-N``: a MetaGraph of N nodes (its path; it has no checkpoint);
     ``mean-N``: 6 kernels, 200 MB, other numbers for every N; ``piece-N``: 250 MB of a model;
-    ``moved-N``: 30 kernels, 1 GB, other numbers for every N.
+    ``moved-N``: 30 kernels, 1 GB, other numbers for every N; ``served``: an export of 100 MB
+    beside a checkpoint of its model.
     """
     folder = cache / kind
     if not folder.is_dir():
@@ -155,6 +156,10 @@ def _main(kind: str, folder: Path) -> None:
         return
     if what == "gigabyte":
         _write_gigabyte(prefix)
+    elif what == "served":
+        from benchmarks.served_model import write
+
+        write(folder)
     elif what == "objects":
         _write_objects(prefix, int(count))
     elif what != "names":

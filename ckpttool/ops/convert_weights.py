@@ -21,6 +21,7 @@ from ckpttool.ops.wanted import wanted
 from ckpttool.sources.address import resolve
 from ckpttool.sources.registry import open_resolved, open_source
 from ckpttool.storage import open_directory
+from ckpttool.storage.system import keep_buffers
 
 if TYPE_CHECKING:
     from ckpttool.convert.request import Request
@@ -99,6 +100,7 @@ def write_weights(
     choice = request.choice
     chosen = wanted(choice.include, choice.exclude, choice.regex, choice.kinds)
     assert origin.values is not None, "there is nothing else"
+    keep_buffers()
     started = time.monotonic()
     with open_source(origin.values, limits) as source:
         weights = weights_of(source, writer, request.settings.dtypes, choice.names, chosen.__call__)
