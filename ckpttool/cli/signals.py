@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from ckpttool.cli import early
 from ckpttool.errors import CkpttoolError
 
-__all__ = ["Stopped", "finishing", "stoppable"]
+__all__ = ["Finishing", "Stopped", "finishing", "stoppable"]
 
 
 class InterruptedRunError(CkpttoolError):
@@ -90,34 +90,49 @@ def stoppable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+class Finishing:
+    """Whether a command that runs until it is asked to stop was asked.
+
+    Args:
+        reader: a descriptor that becomes readable with the signal.
+    """
+
+    def __init__(self, reader: int) -> None:
+        self._reader = reader
+        self.stopped = False
+
+    def fileno(self) -> int:
+        """For a selector."""
+        return self._reader
+
+    def __call__(self, seconds: float) -> bool:
+        """Wait for some seconds; returns true at once when SIGINT or SIGTERM came."""
+        import select
+
+        if not self.stopped:
+            select.select([self], [], [], seconds)
+        return self.stopped
+
+
 @contextmanager
-def finishing() -> Iterator[Callable[[float], bool]]:
+def finishing() -> Iterator[Finishing]:
     """For commands that run until they are asked to stop: a signal lets the step finish.
 
-    Gives a function that waits for some seconds, and returns true at once when SIGINT or
-    SIGTERM came, before or while it waited. A second signal ends the process at once.
+    A second signal ends the process at once.
     """
-    import select
-
-    stopped = False
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
+    asked = Finishing(reader)
 
     def stop(number: int, _frame: FrameType | None) -> None:
-        nonlocal stopped
-        if stopped:
+        if asked.stopped:
             os._exit(128 + number)
-        stopped = True
-
-    def wait(seconds: float) -> bool:
-        if not stopped:
-            select.select([reader], [], [], seconds)
-        return stopped
+        asked.stopped = True
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     wakeup = signal.set_wakeup_fd(writer)
     try:
-        yield wait
+        yield asked
     finally:
         signal.set_wakeup_fd(wakeup)
         for number, handler in before.items():

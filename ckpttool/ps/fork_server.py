@@ -10,11 +10,13 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +30,8 @@ _START = (
     "import sys; sys.path.append(sys.argv[1]);"
     "from ckpttool.ps.runtime.fork_server import main; main(int(sys.argv[2]))"
 )
+#: Children are numbered across servers, for those of one that died go on.
+_NUMBERS = itertools.count(1)
 
 
 @dataclass(slots=True)
@@ -55,8 +59,9 @@ class Child:
 class ForkServer:
     """The process, and the requests that go to it.
 
-    Its own messages come from ``read``: ``{"event": "ready"}``, ``{"event": "started", "number", "pid"}``, ``{"event": "ended",
-    "number", "code"}`` (as ``subprocess`` counts codes) and ``Inbox.CLOSED``.
+    What it says comes from ``read``, each as a dict with its ``event``: ``ready``; ``started``
+    with ``number`` and ``pid``; ``ended`` with ``number`` and ``code`` (as ``subprocess`` counts
+    codes); and ``Inbox.CLOSED``.
 
     Args:
         log: the file to which everything that it prints is added.
@@ -77,7 +82,6 @@ class ForkServer:
         self._requests = ours.dup()
         self._inbox = Inbox(ours)
         # Both are one open socket, so reading never waits; a request is waited for.
-        self._numbers = itertools.count(1)
 
     @property
     def pid(self) -> int:
@@ -106,7 +110,7 @@ class ForkServer:
         Raises:
             OSError: the server is gone.
         """
-        number = next(self._numbers)
+        number = next(_NUMBERS)
         request = {"number": number, "module": module, "job": job, "environment": environment}
         data = json.dumps(request).encode() + b"\n"
         ours, theirs = socket.socketpair()
@@ -135,9 +139,21 @@ class ForkServer:
             self._process.kill()
             self._process.wait()
 
-    def _send(self, data: bytes, descriptors: list[int]) -> int:
-        import select
+    def end_children(self, children: Sequence[Child], seconds: float) -> None:
+        """Hear of the ends of children that were told to end, until so many seconds are over."""
+        deadline = time.monotonic() + seconds
+        by_number = {child.number: child for child in children}
+        while time.monotonic() < deadline and not all(child.ended for child in children):
+            select.select([self], [], [], max(0.0, deadline - time.monotonic()))
+            for message in self.read():
+                if message is Inbox.CLOSED:
+                    return
+                child = by_number.get(message.get("number", 0))
+                if child is not None:
+                    child.pid = message.get("pid", child.pid)
+                    child.ended = message["event"] == "ended"
 
+    def _send(self, data: bytes, descriptors: list[int]) -> int:
         while True:
             try:
                 return socket.send_fds(self._requests, [data], descriptors)

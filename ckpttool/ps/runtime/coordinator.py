@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from ckpttool.convert.wire import decode_plain
+from ckpttool.convert.wire import decode
 from ckpttool.convert.worker.factory import load_function
 from ckpttool.errors import CkpttoolError, ClusterError
 from ckpttool.ps.channel import Channel
@@ -29,10 +29,10 @@ def run(job: dict[str, Any], channel: Channel) -> None:
     """Train. Tells ``ready``, then ``done``, ``lost`` or ``failed``; stays after ``done``.
 
     Args:
-        job: ``setup`` (a ``TrainSetup``) and ``attempt`` (0; one more after each restart).
+        job: ``setup`` (a ``TrainSetup``, encoded) and ``attempt`` (0; one more after each restart).
         channel: to the supervisor.
     """
-    setup = decode_plain(TrainSetup, job["setup"])
+    setup = decode(TrainSetup, job["setup"])
     os.chdir(setup.cwd)
     try:
         function = load_function(setup.train, "--train")
@@ -41,8 +41,8 @@ def run(job: dict[str, Any], channel: Channel) -> None:
         with TrainContext(setup, attempt=job["attempt"]) as context:
             channel.send({"event": "ready"})
             function(context)
-            channel.send({"event": "done"})
             context.finish()
+            channel.send({"event": "done"})
             threading.Event().wait()  # what was trained stays readable
     except CkpttoolError as error:
         traceback.print_exc()

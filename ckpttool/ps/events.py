@@ -1,0 +1,26 @@
+"""What a supervisor and those who started it tell each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+__all__ = ["Event", "StopSignal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened: ``kind`` is for programs, ``text`` for people."""
+
+    kind: str
+    text: str
+    task: str | None = None
+
+
+class StopSignal(Protocol):
+    """Whether to stop; ``fileno`` becomes readable then."""
+
+    def fileno(self) -> int: ...
+
+    @property
+    def stopped(self) -> bool: ...

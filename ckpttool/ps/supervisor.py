@@ -1,0 +1,424 @@
+"""Keeps a cluster: starts its processes, starts again what ends, ends all of them.
+
+One loop over channels, without threads and without TensorFlow. Knows what each end means:
+a worker is started again and nobody notices; a parameter server takes its variables with
+it, so it is started again and so is the host, which restores the last snapshot.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ckpttool.convert.wire import encode
+from ckpttool.errors import CkpttoolError, ClusterError
+from ckpttool.ps.channel import Inbox
+from ckpttool.ps.cluster import TaskName
+from ckpttool.ps.events import Event, StopSignal
+from ckpttool.ps.fork_server import Child, ForkServer
+from ckpttool.ps.gateway_process import GatewayProcess
+from ckpttool.ps.live_protocol import SOCKET_NAME, error_of
+from ckpttool.ps.plan import ClusterPlan
+from ckpttool.ps.ports import free_ports, require_free
+from ckpttool.ps.process import start_of
+from ckpttool.ps.restarts import PATIENT, Restarts
+from ckpttool.ps.run_dir import RunDirectory, RunState, State, TaskState
+from ckpttool.ps.task import Task
+from ckpttool.ps.timers import Timers
+
+__all__ = ["Supervisor"]
+
+_SERVER = "ckpttool.ps.runtime.server"
+_HOST = TaskName("chief", 0)
+#: Only a worker may have use of a GPU: the others would take its memory.
+_NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
+#: How often other ports are tried when one was taken between the search and the start.
+_TRIES = 5
+#: Seconds that children have to end themselves before they are killed.
+_GRACE = 0.4
+
+
+class Supervisor:
+    """One run of a cluster, from the first process to the last.
+
+    Args:
+        plan: what to start.
+        run: its directory, prepared and locked by the caller.
+        stop: when to stop.
+        tell: called with every event.
+    """
+
+    def __init__(
+        self,
+        plan: ClusterPlan,
+        run: RunDirectory,
+        stop: StopSignal,
+        tell: Callable[[Event], None],
+    ) -> None:
+        self._plan = plan
+        self._run = run
+        self._stop = stop
+        self._tell = tell
+        self._selector = selectors.DefaultSelector()
+        self._timers = Timers()
+        self._spec = plan.spec
+        self._servers = [Task(name, run.log(str(name))) for name in plan.servers]
+        self._host = None if plan.host is None else Task(_HOST, run.log(str(_HOST)))
+        if self._host is not None:
+            self._host.restarts = Restarts(PATIENT)
+        self._gateway = None
+        if plan.gateway is not None:
+            self._gateway = GatewayProcess(plan.gateway, run.log("gateway"))
+        self._gateway_gone = False
+        self._fork_server: ForkServer | None = None
+        self._forking = False
+        self._fork_restarts = Restarts()
+        self._port_tries = 0
+        self._over = False
+        self._state = RunState(
+            state="starting",
+            pid=os.getpid(),
+            start=start_of(os.getpid()) or "",
+            node=os.uname().nodename,
+            created=time.time(),
+            train=None if plan.host is None else plan.host.train,
+            token_file=None if plan.gateway is None else plan.gateway.token_file,
+        )
+
+    def run(self) -> RunState:
+        """Keep the cluster until it is over; returns what ``run.json`` says then.
+
+        Raises:
+            ClusterError: ids ``task-failing``, ``port-taken``, ``training-failed``,
+                ``training-lost``, ``gateway-died``: it cannot go on.
+            CkpttoolError: what the training function or the gateway failed with.
+        """
+        final: State = "failed"
+        try:
+            self._begin()
+            while not (self._over or self._stop.stopped):
+                for key, _ in self._selector.select(self._timers.wait()):
+                    if self._selector.get_map().get(key.fd) is key:  # one before may end it
+                        key.data()
+                self._timers.run()
+                self._publish()
+            final = "stopped"
+        except CkpttoolError as error:
+            self._state = replace(self._state, error=error.as_dict())
+            raise
+        finally:
+            self._end(final)
+        return self._state
+
+    # -- starting ------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._write(self._state)
+        if self._spec is not None:
+            for task in self._servers:
+                require_free(self._spec.address(task.name).port, str(task.name))
+        self._selector.register(self._stop, selectors.EVENT_READ, lambda: None)
+        if self._plan.exit_after is not None:
+            self._timers.after(self._plan.exit_after, self._finish)
+        self._start_fork_server()
+        self._start_gateway()
+
+    def _start_fork_server(self) -> None:
+        self._fork_server = server = ForkServer(self._run.log("fork-server"))
+        self._selector.register(
+            server, selectors.EVENT_READ, lambda: self._fork_server_says(server)
+        )
+
+    def _fork_server_says(self, server: ForkServer) -> None:
+        for message in server.read():
+            event = message["event"]
+            if event == "ready":
+                self._forking = True
+                self._start_waiting()
+            elif event == "closed":
+                self._fork_server_ended(server)
+            else:
+                for task in self._tasks:
+                    if task.child is not None and task.child.number == message["number"]:
+                        self._child_event(task, task.child, message)
+
+    def _child_event(self, task: Task, child: Child, message: Mapping[str, Any]) -> None:
+        if message["event"] == "started":
+            child.pid = message["pid"]
+        else:
+            self._drain(task)
+            self._task_ended(task, f"exit code {message['code']}")
+
+    def _fork_server_ended(self, server: ForkServer) -> None:
+        """Its children go on; another one is started for those that will be needed."""
+        self._selector.unregister(server)
+        server.close()
+        server.wait(0)
+        was_ready, self._forking, self._fork_server = self._forking, False, None
+        pause = self._fork_restarts.after_end(time.monotonic())
+        if not was_ready or pause is None:
+            raise ClusterError(
+                "the process that starts TensorFlow's tasks ended",
+                why="TensorFlow could not be imported" if not was_ready else "again and again",
+                hint=f"its output is in {self._run.log('fork-server')}",
+                id="fork-server-died",
+            )
+        self._say("fork-server-ended", "the fork server ended; another one is started")
+        for task in self._tasks:
+            task.orphan = task.child is not None
+        self._timers.after(pause, self._start_fork_server)
+        for task in self._tasks:
+            if task.orphan and task.silent:
+                self._task_ended(task, "it ended")
+
+    def _start_waiting(self) -> None:
+        """Start every server that is not there, and the host when all are."""
+        if not self._forking:
+            return  # this is called again when it is
+        if self._spec is None:
+            self._pick_ports()
+        assert self._spec is not None
+        for task in self._servers:
+            if task.state == "waiting":
+                job = {"jobs": self._spec.as_dict(), "job": task.name.job, "index": task.name.index}
+                task.port = self._spec.address(task.name).port
+                self._spawn(task, _SERVER, job, _NO_GPU if task.name.job == "ps" else {})
+        host, plan = self._host, self._plan.host
+        if host is None or plan is None or host.state != "waiting":
+            return
+        if all(task.state == "ready" for task in self._servers):
+            setup = encode(plan.setup(self._spec))
+            job = {"setup": setup, "attempt": host.restarts.total}
+            self._spawn(host, plan.module, job, _NO_GPU)
+
+    def _pick_ports(self) -> None:
+        self._spec = self._plan.on_ports(free_ports(len(self._servers)))
+        self._state = replace(self._state, cluster=self._spec.as_dict())
+
+    def _spawn(
+        self, task: Task, module: str, job: Mapping[str, object], environment: Mapping[str, str]
+    ) -> None:
+        assert self._fork_server is not None
+        try:
+            child = self._fork_server.spawn(module, job, task.log, environment)
+        except BrokenPipeError:
+            return  # the server has ended, which its own channel is about to tell
+        task.begins(child)
+        self._selector.register(
+            child.inbox, selectors.EVENT_READ, lambda: self._task_says(task, child)
+        )
+
+    # -- what children say -----------------------------------------------------------------
+
+    @property
+    def _tasks(self) -> list[Task]:
+        return [*self._servers, *([] if self._host is None else [self._host])]
+
+    def _drain(self, task: Task) -> None:
+        """Hear what a child said last: its end may be told before."""
+        if task.child is not None and not task.silent:
+            while self._task_says(task, task.child):
+                pass
+
+    def _task_says(self, task: Task, child: Child) -> bool:
+        """Take the messages of a child; false when there are none."""
+        messages = child.inbox.read()
+        for message in messages:
+            event = message["event"]
+            if message is Inbox.CLOSED:
+                task.silent = True
+                self._selector.unregister(child.inbox)
+                if task.orphan:
+                    self._task_ended(task, "it ended")
+                return False
+            if event == "ready":
+                task.state = "ready"
+                task.was_ready = True
+                self._say("task-ready", f"{task.name} is ready", task)
+                self._start_waiting()
+            elif event == "done":
+                task.state = "done"
+                self._say("training-done", "the training function has returned", task)
+                self._over = self._over or self._plan.exit_when_done
+            elif event == "failed":
+                task.failure = error_of(message["error"])
+            elif event == "lost":
+                self._say("training-lost", f"the training lost a server: {message['why']}", task)
+        return bool(messages)
+
+    def _task_ended(self, task: Task, how: str) -> None:
+        self._forget(task)
+        self._say("task-ended", f"{task.name} has ended: {how}", task)
+        if task is self._host:
+            self._host_ended(task)
+            return
+        if task.failure is not None and not task.was_ready:
+            self._port_was_taken(task, task.failure)
+            return
+        if task.name.job == "ps" and self._host is not None:
+            self._abandon_host(self._host)
+        self._again(task, how, "task-failing")
+
+    def _host_ended(self, host: Task) -> None:
+        if host.failure is not None:
+            raise host.failure
+        if host.state == "done":
+            host.state = "ended"
+            self._say("parameters-gone", "the trained parameters are no longer live", host)
+            return
+        self._again(host, "it ended", "training-lost")
+
+    def _abandon_host(self, host: Task) -> None:
+        """A coordinator that lost a parameter server cannot go on: end it, have a new one."""
+        if host.child is not None:
+            host.child.end()
+            host.child.kill()
+            self._forget(host)
+            self._again(host, "a parameter server ended", "training-lost")
+
+    def _again(self, task: Task, why: str, id: str) -> None:
+        """Start a task again after a while, if that makes sense."""
+        pause = task.restarts.after_end(time.monotonic())
+        if pause is None:
+            raise ClusterError(
+                f"{task.name} ends again and again",
+                why=f"{len(task.restarts.pauses) + 1} times; the last time: {why}",
+                hint=f"its output is in {task.log}",
+                id=id,
+            )
+        task.state = "restarting"
+
+        def ready_to_start() -> None:
+            task.state = "waiting"
+            self._start_waiting()
+
+        self._timers.after(pause, ready_to_start)
+
+    def _port_was_taken(self, task: Task, error: CkpttoolError) -> None:
+        """Somebody was quicker: other ports for all, where we choose them."""
+        self._port_tries += 1
+        if self._plan.spec is not None or self._port_tries > _TRIES:
+            raise error
+        self._say("port-taken", f"{error}; trying other ports", task)
+        for other in self._servers:
+            if other.child is not None:
+                other.child.end()
+                other.child.kill()
+                self._forget(other)
+            other.state = "waiting"
+        self._spec = None
+        self._timers.after(0, self._start_waiting)
+
+    def _forget(self, task: Task) -> None:
+        """Its child is no longer ours."""
+        child, task.child = task.child, None
+        if child is not None:
+            child.ended = True
+            if not task.silent:
+                self._selector.unregister(child.inbox)
+            child.inbox.close()
+
+    # -- the gateway -----------------------------------------------------------------------
+
+    def _start_gateway(self) -> None:
+        gateway = self._gateway
+        if gateway is not None:
+            gateway.start()
+            self._selector.register(gateway.fileno(), selectors.EVENT_READ, self._gateway_says)
+
+    def _gateway_says(self) -> None:
+        gateway = self._gateway
+        assert gateway is not None
+        if gateway.read():
+            return
+        self._selector.unregister(gateway.fileno())
+        gateway.end()
+        if not gateway.was_ready:
+            raise gateway.silent()
+        pause = gateway.restarts.after_end(time.monotonic())
+        if pause is None:  # training is worth more than being looked at
+            self._gateway_gone = True
+            self._say("gateway-gone", "the gateway ends again and again, and is given up")
+        else:
+            self._say("gateway-ended", "the gateway has ended, and is started again")
+            self._timers.after(pause, self._start_gateway)
+
+    # -- the state, and the end ------------------------------------------------------------
+
+    def _say(self, kind: str, text: str, task: Task | None = None) -> None:
+        self._tell(Event(kind, text, None if task is None else str(task.name)))
+
+    def _finish(self) -> None:
+        self._over = True
+
+    def _is_ready(self) -> bool:
+        gateway = self._gateway is None or self._gateway_gone or self._gateway.rest is not None
+        return gateway and all(task.state in {"ready", "done", "ended"} for task in self._tasks)
+
+    def _publish(self) -> None:
+        """Write ``run.json`` where something has changed."""
+        gateway = self._gateway
+        state = replace(
+            self._state,
+            state="ready" if self._is_ready() else "starting",
+            tasks=(*(task.as_state() for task in self._tasks), *self._elsewhere()),
+            cluster=None if self._spec is None else self._spec.as_dict(),
+            gateway=None if gateway is None else gateway.rest,
+            grpc=None if gateway is None else gateway.grpc,
+        )
+        if state == self._state:
+            return
+        became_ready = state.state == "ready" != self._state.state
+        self._write(state)
+        if became_ready:
+            where = f"; gateway {state.gateway}" if state.gateway else ""
+            self._say("ready", f"ready: {len(state.tasks)} tasks{where}")
+
+    def _elsewhere(self) -> list[TaskState]:
+        """The tasks of the cluster that other hosts start."""
+        if self._plan.spec is None:
+            return []
+        ours = {task.name for task in self._tasks}
+        return [
+            TaskState(name.job, name.index, None, self._plan.spec.address(name).port, "elsewhere")
+            for name in self._plan.spec.tasks
+            if name not in ours
+        ]
+
+    def _write(self, state: RunState) -> None:
+        self._state = state
+        self._run.write(state)
+
+    def _end(self, final: State) -> None:
+        """End every process, and say so in ``run.json``."""
+        self._say("stopping", "stopping")
+        stopping = replace(self._state, state="stopping" if final == "stopped" else final)
+        try:
+            self._write(stopping)
+        finally:
+            self._end_processes()
+        self._write(replace(stopping, state=final, tasks=(), gateway=None, grpc=None))
+
+    def _end_processes(self) -> None:
+        children = [task.child for task in self._tasks if task.child is not None]
+        for child in children:
+            child.end()
+        if self._gateway is not None:
+            self._gateway.end()
+        server = self._fork_server
+        if server is not None:
+            server.end_children(children, _GRACE)
+        for child in children:
+            child.kill()
+        if server is not None:
+            server.close()
+            server.wait(0.1)
+        self._selector.close()
+        try:
+            os.unlink(os.path.join(self._run.path, SOCKET_NAME))
+        except OSError:
+            pass  # there was none, or it is no longer ours
