@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -62,7 +62,7 @@ def make_model(frozen: Frozen, opset: int) -> Any:  # noqa: ANN401
         UnsupportedError: id ``onnx-dtype``.
     """
     import tensorflow as tf
-    from tf2onnx import optimizer, tf_loader
+    from tf2onnx import optimizer
     from tf2onnx.tfonnx import process_tf_graph
 
     _require_dtypes(frozen)
@@ -71,8 +71,7 @@ def make_model(frozen: Frozen, opset: int) -> Any:  # noqa: ANN401
     inputs += [f"{name}:0" for name in frozen.weights]
     outputs = [port.tensor for port in frozen.signature.outputs]
     with _errors() as errors, _steady_sets():
-        with tf.Graph().as_default():
-            graph_def = tf_loader.tf_optimize(inputs, outputs, frozen.graph)
+        graph_def = _optimized(frozen, inputs, outputs)
         with tf.Graph().as_default() as graph:
             tf.graph_util.import_graph_def(graph_def, name="")
             made = process_tf_graph(
@@ -86,6 +85,30 @@ def make_model(frozen: Frozen, opset: int) -> Any:  # noqa: ANN401
         _require_known(errors)
         made = optimizer.optimize_graph(made)
         return made.make_model("", graph_name=frozen.signature.name)
+
+
+def _optimized(frozen: Frozen, inputs: list[str], outputs: list[str]) -> Any:  # noqa: ANN401
+    """The graph after TensorFlow's own folding of constants.
+
+    For that TensorFlow makes a tensor of zeros for every placeholder, as large as the weight
+    that it stands for; but none for a variable.
+    """
+    import tensorflow as tf
+    from tf2onnx import tf_loader
+
+    _change_op(frozen.graph, frozen.weights, "VariableV2")
+    with tf.Graph().as_default():
+        graph_def = tf_loader.tf_optimize(inputs, outputs, frozen.graph)
+    _change_op(graph_def, frozen.weights, "Placeholder")
+    return graph_def
+
+
+def _change_op(graph: Any, names: Container[str], op: str) -> None:  # noqa: ANN401
+    for node in graph.node:
+        if node.name in names:
+            node.op = op
+            for name in [name for name in node.attr if name not in {"dtype", "shape"}]:
+                del node.attr[name]
 
 
 def require_valid(model: Any) -> None:  # noqa: ANN401
