@@ -45,20 +45,36 @@ async function load() {
       {load: async () => ({modelTopology, weightSpecs, weightData, ...more})});
 }
 
+const DTYPES = {
+  DT_FLOAT: 'float32', DT_DOUBLE: 'float32', DT_HALF: 'float32',
+  DT_INT32: 'int32', DT_INT64: 'int32', DT_UINT8: 'int32',
+  DT_BOOL: 'bool', DT_STRING: 'string', DT_COMPLEX64: 'complex64',
+};
+
+function shapeOf(said) {
+  return said && !said.unknownRank ? (said.dim || []).map(({size}) => Number(size)) : undefined;
+}
+
 // The ports by the names of the signature, where there is one; else by those of the graph.
+// Of an input the graph knows more, of an output the signature.
 function ports(tensors, signature) {
   const entries = Object.entries(signature || {});
   if (!entries.length) {
     return tensors.map(({name, dtype, shape}) => ({name, tensor: name, dtype, shape}));
   }
   const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
-  return entries.map(([name, entry]) => {
-    const {dtype, shape} = byName.get(entry.name.split(':')[0]) || {};
-    return {name, tensor: entry.name, dtype, shape, said: entry};
+  return entries.map(([name, said]) => {
+    const known = byName.get(said.name.split(':')[0]) || {};
+    return {
+      name,
+      tensor: said.name,
+      dtype: known.dtype || DTYPES[said.dtype],
+      shape: known.shape || shapeOf(said.tensorShape),
+    };
   });
 }
 
-function elements(dtype, shape, file) {
+function elements(dtype, file) {
   const data = bytesOf(file);
   switch (dtype) {
     case 'float32': return new Float32Array(data);
@@ -79,7 +95,7 @@ function elements(dtype, shape, file) {
 }
 
 function tensorOf({dtype, shape, file}) {
-  const values = elements(dtype, shape, file);
+  const values = elements(dtype, file);
   if (dtype === 'string' && shape.length === 0) {
     return tf.scalar(values[0], 'string');
   }

@@ -8,12 +8,12 @@ operations/operation_mapper.ts, ``mapFunction``; executor/graph_executor.ts).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from tensorflow.python.framework import op_def_registry
 
-__all__ = ["name_constants", "number_outputs", "pass_results_on"]
+__all__ = ["name_constants", "name_functions", "number_outputs", "pass_results_on"]
 
 
 def name_constants(function: Any) -> None:  # noqa: ANN401
@@ -37,6 +37,44 @@ def name_constants(function: Any) -> None:  # noqa: ANN401
     for table in (function.ret, function.control_ret):
         for key in list(table):
             table[key] = renamed(table[key])
+
+
+def name_functions(graph: Any) -> None:  # noqa: ANN401
+    """Call the functions by their order of use; those that nothing uses go.
+
+    TensorFlow numbers them through the life of a process, so that no two conversions would
+    give the same bytes.
+    """
+    functions = {function.signature.name: function for function in graph.library.function}
+    names: dict[str, str] = {}
+    waiting = list(_called(graph.node))
+    while waiting:
+        name = waiting.pop(0)
+        if name not in names:
+            names[name] = f"function_{len(names) + 1}"
+            waiting += _called(functions[name].node_def)
+    kept = [functions[name] for name in names]
+    for nodes in (graph.node, *(function.node_def for function in kept)):
+        for value in _function_attributes(nodes):
+            value.name = names[value.name]
+    for function in kept:
+        function.signature.name = names[function.signature.name]
+    library = type(graph.library)()
+    library.function.extend(kept)
+    graph.library.CopyFrom(library)
+
+
+def _called(nodes: Iterable[Any]) -> Iterator[str]:
+    return (value.name for value in _function_attributes(nodes))
+
+
+def _function_attributes(nodes: Iterable[Any]) -> Iterator[Any]:
+    for node in nodes:
+        for key in sorted(node.attr):  # a map has no order of its own
+            value = node.attr[key]
+            if value.HasField("func"):
+                yield value.func
+            yield from value.list.func
 
 
 def pass_results_on(function: Any, kept: Collection[str]) -> None:  # noqa: ANN401

@@ -16,7 +16,7 @@ from ckpttool.convert.ports import Port, Signature
 from ckpttool.convert.tfjs_ops import js_ops, js_version
 from ckpttool.convert.tfjs_weights import js_dtype
 from ckpttool.convert.worker.program import Frozen, Weight
-from ckpttool.convert.worker.tfjs_functions import name_constants
+from ckpttool.convert.worker.tfjs_functions import name_constants, name_functions
 from ckpttool.convert.worker.tfjs_loops import keep_items
 from ckpttool.convert.worker.tfjs_rewrites import rewrite
 from ckpttool.errors import UnsupportedError
@@ -99,6 +99,7 @@ def js_graph(frozen: Frozen) -> JsGraph:
     for nodes in _node_lists(graph):
         rewrite(nodes)
     _require_ops(graph, frozen.signature.name)
+    name_functions(graph)
     keep_items(graph, frozen.signature.name)
     warnings = _narrowing(graph)
     weights: dict[str, Weight | Texts] = {}
