@@ -107,7 +107,7 @@ def run_block(block: Block, folder: Path, width: int = 100) -> list[str]:
         ) as shell:  # fmt: skip
             os.close(theirs)
             output = _read_all(ours)
-            shell.wait(timeout=60)
+            shell.wait(timeout=600)
     finally:
         os.close(ours)
     printed = output.decode("utf-8").replace("\r\n", "\n").split(_MARK)
