@@ -88,7 +88,10 @@ def options_of(name: str) -> list[click.Option]:
 
 
 #: Options whose words depend on the command: what is written, and what is asked.
-OWN_WORDS = {"-o", "--output", "--check", "--cast", "--graph", "--no-check", "-q", "--quiet"}
+OWN_WORDS = {
+    *("-o", "--output", "--check", "--cast", "--graph", "--no-check", "-q", "--quiet"),
+    *("--like", "--map"),  # a layout or a graph to take over; names that are read or written
+}
 
 
 def test_options_mean_the_same_everywhere() -> None:

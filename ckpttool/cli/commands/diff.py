@@ -38,7 +38,7 @@ __all__ = ["command"]
     "--graph",
     type=click.Path(),
     metavar="FILE",
-    help="In the place of B: a .meta, .pb or .pbtxt file or a SavedModel. Will A restore into it?",
+    help="In the place of B: a .meta, .pb, .pbtxt or SavedModel; says whether A restores into it.",
 )
 @click.option(
     "--level",
