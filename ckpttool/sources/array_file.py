@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ckpttool.errors import CkpttoolError
 from ckpttool.model import Variable
-from ckpttool.sources.filenames import split_number
+from ckpttool.sources.filenames import file_number
 from ckpttool.sources.listed import ListedSource
 from ckpttool.sources.selection import Selection
 from ckpttool.sources.step import step_among
@@ -46,7 +46,7 @@ class ArrayFileSource(ListedSource):
         super().__init__(directory, resolved, limits, kind=kind)
         try:
             self.publish(self._load(resolved.prefix))
-            self.number = split_number(os.path.splitext(resolved.prefix)[0])[1]
+            self.number = file_number(os.path.splitext(resolved.prefix)[0])
             step = step_among(self._variables, self._scalar)
             self.step = self.number if step is None else step
         except CkpttoolError:

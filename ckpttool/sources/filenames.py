@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 __all__ = [
     "STATE_FILE",
     "Part",
+    "file_number",
     "graph_name",
     "index_name",
     "is_sharded_v1",
@@ -32,6 +33,8 @@ _SHARDED_V1 = re.compile(r"(.+)-(?:[0-9]{5,9}|\?{5})-of-([0-9]{5,9})", re.DOTALL
 #: A number not inside a decimal; after it at most a metric and ``.ckpt``, as in Keras's
 #: ``cp-0010.ckpt`` and ``weights.05-0.33``.
 _NUMBER = re.compile(r"(?<![0-9])(?<![0-9]\.)([0-9]+)(?:[-_][0-9]+\.[0-9]+)?(\.ckpt)?\Z", re.DOTALL)
+#: What may stand before a number that counts something: a mark, or a word.
+_COUNTS = re.compile(r"(?:\A|[-_.@]|epoch|step|iter|ckpt|checkpoint)\Z", re.IGNORECASE)
 
 
 class Part(NamedTuple):
@@ -113,3 +116,15 @@ def split_number(prefix: str) -> tuple[str, int | None]:
     if match is None:
         return prefix, None
     return prefix[: match.start()].rstrip("-_.") + (match[2] or ""), int(match[1])
+
+
+def file_number(name: str) -> int | None:
+    """The step or epoch in the name of a file of weights, without its ending; None where none.
+
+    ``model-7``, ``weights.05-0.33`` and ``epoch10`` have one. In ``resnet50``, ``vgg_v2`` and
+    ``w_bf16`` the number says which model it is, so one that is a part of a word is none.
+    """
+    match = _NUMBER.search(name)
+    if match is None or not _COUNTS.search(name, 0, match.start()):
+        return None
+    return int(match[1])

@@ -8,6 +8,7 @@ look for them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from ckpttool.formats.graph_file import GraphFile, read_graph_file
 from ckpttool.formats.tensor_proto import Tensor
 from ckpttool.model import Variable, numel
 from ckpttool.sources.base import Extent, Read
-from ckpttool.sources.filenames import split_number
+from ckpttool.sources.filenames import file_number
 from ckpttool.sources.graph_variables import meta_variables, whole_shapes
 from ckpttool.sources.kinds import kind_of_name
 from ckpttool.sources.listed import ListedSource, selection_shape
@@ -73,7 +74,7 @@ class _GraphSource(ListedSource):
     ) -> None:
         super().__init__(directory, resolved, limits, kind=kind)
         self._files.append(file)
-        self.number = split_number(resolved.prefix.partition(".")[0])[1]
+        self.number = file_number(os.path.splitext(resolved.prefix)[0])
 
 
 class FrozenGraphSource(_GraphSource):

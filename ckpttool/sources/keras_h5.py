@@ -7,6 +7,7 @@ configuration of a model is read as data and never made into a model.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from ckpttool.formats.hdf5_process import Hdf5Process
 from ckpttool.formats.hdf5_writer import NAME_ATTRIBUTE
 from ckpttool.model import Finding, Variable, numel
 from ckpttool.sources.base import Extent
-from ckpttool.sources.filenames import split_number
+from ckpttool.sources.filenames import file_number
 from ckpttool.sources.keras_config import lambda_findings, parse_object, summary_of
 from ckpttool.sources.keras_names import Stored, labels, style_of
 from ckpttool.sources.kinds import Label, label_of_name
@@ -60,7 +61,7 @@ class Hdf5Source(ListedSource):
         name = resolved.prefix
         for ending in _ENDINGS:
             name = name.removesuffix(ending)
-        self.number = split_number(name)[1]
+        self.number = file_number(name)
 
     def read_file(self, file: ReadableFile, *, start: int = 0, size: int | None = None) -> Hdf5:
         """List what an HDF5 file holds, and what is odd about it.
@@ -110,18 +111,20 @@ class Hdf5Source(ListedSource):
                 found[path] = label_of_name(name)
         return found
 
-    def describe(self, config: str | bytes | None, what: str) -> None:
-        """Say what the configuration of the model says."""
-        if config is None:
-            return
-        try:
-            summary = summary_of(parse_object(config, what))
-        except CorruptError as error:
-            self.found(Finding(error.id, "warning", what, str(error)))
-            return
-        self.notes.append(str(summary))
-        for finding in lambda_findings(summary, what):
-            self.found(finding)
+    def describe(self, version: str | None, config: str | bytes | None, what: str) -> None:
+        """Say which Keras wrote the file, and what the configuration of the model says."""
+        said = [f"written by Keras {version}"] if version else []
+        if config is not None:
+            try:
+                summary = summary_of(parse_object(config, what))
+            except CorruptError as error:
+                self.found(Finding(error.id, "warning", what, str(error)))
+            else:
+                said.insert(0, str(summary))
+                for finding in lambda_findings(summary, what):
+                    self.found(finding)
+        if said:
+            self.notes.append(f"{os.path.basename(self.location)}: {', '.join(said)}")
 
     def extent(self, variable: Variable) -> Extent | None:
         dataset, element = self._datasets[variable.key], BY_NAME.get(variable.dtype)
@@ -219,9 +222,8 @@ class KerasH5Source(Hdf5Source):
         super().__init__(directory, resolved, limits, kind="keras-h5")
         try:
             hdf5 = self.read_file(self.open(resolved.prefix))
-            if version := hdf5.attribute("", "keras_version"):
-                self.notes.append(f"written by Keras {version}")
-            self.describe(hdf5.attribute("", "model_config"), "model_config")
+            config = hdf5.attribute("", "model_config")
+            self.describe(hdf5.attribute("", "keras_version"), config, "model_config")
         except BaseException:
             self.close()
             raise

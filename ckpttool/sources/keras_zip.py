@@ -50,11 +50,8 @@ class KerasZipSource(Hdf5Source):
             self._weights = weights = _weights(file, members)
             self.read_file(file, start=weights.offset, size=weights.nbytes)
             metadata = self._json(file, members, _METADATA)
-            if metadata is not None:
-                version = parse_metadata(metadata)
-                if version:
-                    self.notes.append(f"written by Keras {version}")
-            self.describe(self._json(file, members, _CONFIG), _CONFIG)
+            version = None if metadata is None else parse_metadata(metadata)
+            self.describe(version, self._json(file, members, _CONFIG), _CONFIG)
         except BaseException:
             self.close()
             raise

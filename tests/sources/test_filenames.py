@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from ckpttool.sources.filenames import (
     Part,
+    file_number,
     graph_name,
     index_name,
     is_sharded_v1,
@@ -67,6 +68,25 @@ def test_names_and_their_parts(prefix: str, shard: int, shards: int) -> None:
 )
 def test_split_number(prefix: str, series: str, number: int | None) -> None:
     assert split_number(prefix) == (series, number)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("model-7", 7),
+        ("weights.05-0.33", 5),
+        ("epoch10", 10),
+        ("model.ckpt-20", 20),
+        ("7", 7),
+        ("resnet50", None),
+        ("vgg_v2", None),
+        ("w_bf16", None),
+        ("weights_0.5", None),
+        ("model", None),
+    ],
+)
+def test_file_number(name: str, number: int | None) -> None:
+    assert file_number(name) == number
 
 
 def test_v1_names() -> None:

@@ -157,7 +157,7 @@ def test_what_the_configuration_says(files) -> None:
     )
     for name, version in (("keras2.h5", "2.21.0"), ("keras3.keras", "3.15.1")):
         with open_source(str(files / name)) as source:
-            assert list(source.notes)[-2:] == [f"written by Keras {version}", summary]
+            assert source.notes[-1] == f"{name}: {summary}, written by Keras {version}"
             assert source.findings() == ()
 
 

@@ -55,3 +55,17 @@ def test_a_whole_keras_2_file_takes_the_layout_of_a_checkpoint(
     assert run_cli(["edit", source, new, "--like", layout]).returncode == 0
     compared = run_cli(["diff", layout, new, "--json"])
     assert json.loads(compared.stdout)["data"]["same"], compared.stdout
+
+
+def test_the_number_of_a_model_is_no_step(run_cli: RunCli, tmp_path: Path) -> None:
+    for name, step in (("resnet50.npz", None), ("w_bf16.npz", None), ("model-7.npz", 7)):
+        np.savez(tmp_path / name, weights=np.ones(3, np.float32))
+        found = json.loads(run_cli(["inspect", str(tmp_path / name), "--json"]).stdout)["data"]
+        assert found["step"] == step, name
+
+
+def test_a_note_says_of_which_file_it_is(run_cli: RunCli, fixtures_dir: Path) -> None:
+    old, new = (str(fixtures_dir / "keras-files" / name) for name in ("keras2.h5", "keras3.h5"))
+    said = run_cli(["diff", old, new, "--level", "keys"]).stderr
+    assert "keras2.h5: Functional model" in said
+    assert "keras3.h5: Functional model" in said
