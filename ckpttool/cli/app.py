@@ -40,6 +40,7 @@ COMMANDS = {
     "average": "Write the mean of several checkpoints of one model.",
     "merge": "Write the variables of several checkpoints as one.",
     "convert": "Convert a checkpoint with its graph into what is served, and prove the result.",
+    "serve-ps": "Train on a parameter-server cluster and export from it while it trains.",
     "explain": "Explain an error id or an exit code.",
     "doctor": "Show versions, what is installed, and what works here.",
     "completion": "Print the completion script of a shell.",
@@ -51,6 +52,7 @@ SECTIONS = {
     "Keep and remove": ("rm", "prune"),
     "Write": ("cp", "mv", "repartition", "edit", "average", "merge"),
     "Convert": ("convert",),
+    "Serve while training": ("serve-ps",),
     "Help": ("explain", "doctor", "completion"),
 }
 
@@ -67,7 +69,7 @@ class Root(options.Options, click.Group):
         name = ALIASES.get(cmd_name, cmd_name)
         if name not in COMMANDS:
             return None
-        module = import_module(f"ckpttool.cli.commands.{name}")
+        module = import_module(f"ckpttool.cli.commands.{name.replace('-', '_')}")
         return cast(click.Command, module.command)
 
     def resolve_command(

@@ -5,16 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from ckpttool.ps.run_dir import RunState
+
 __all__ = ["Event", "StopSignal"]
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened: ``kind`` is for programs, ``text`` for people."""
+    """Something that happened: ``kind`` is for programs, ``text`` for people.
+
+    Attributes:
+        task: whom it concerns: ``ps-0``.
+        state: with the kind ``ready``: what ``run.json`` says.
+    """
 
     kind: str
     text: str
     task: str | None = None
+    state: RunState | None = None
 
 
 class StopSignal(Protocol):

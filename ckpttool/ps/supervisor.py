@@ -375,8 +375,7 @@ class Supervisor:
         became_ready = state.state == "ready" != self._state.state
         self._write(state)
         if became_ready:
-            where = f"; gateway {state.gateway}" if state.gateway else ""
-            self._say("ready", f"ready: {len(state.tasks)} tasks{where}")
+            self._tell(Event("ready", "the cluster is ready", state=state))
 
     def _elsewhere(self) -> list[TaskState]:
         """The tasks of the cluster that other hosts start."""
