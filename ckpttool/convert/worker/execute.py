@@ -48,11 +48,10 @@ def run_cases(runner: Runner, execution: Execution) -> Ran:
     """Run every case, and write what comes out of it."""
     found = {one.name: one for one in runner.signatures()}
     pairing = pair_signatures(execution.signatures, list(found.values()))
-    problems = [
-        f"it has no signature {name}; it has {', '.join(found) or 'none'}" for name in pairing.left
-    ]
+    has = ", ".join(name or "one without a name" for name in found) or "none"
+    problems = [f"it has no signature {name}; it has {has}" for name in pairing.left]
     notes: list[str] = []
-    if pairing.over:
+    if pairing.over and not pairing.left:
         notes.append(f"it also has the signatures {', '.join(pairing.over)}, which are not checked")
     written: dict[str, str] = {}
     for wanted in execution.signatures:
