@@ -1,4 +1,4 @@
-"""`python -m benchmarks.converting`: refreshed exports and files of weights.
+"""`python -m benchmarks.converting`: refreshed exports, conversions, files of weights.
 
 As ``benchmarks.writing``: all sides in turn, whole processes, CPU time, fsync apart. Every
 row has its check: what was written is read back and compared byte by byte.
@@ -52,8 +52,20 @@ def works(cache: Path, out: Path) -> dict[str, Callable[[], Sides]]:
 
         return row
 
+    def tflite() -> Sides:
+        source, to = str(ROOT / "fixtures" / "mlp-v1" / "model.ckpt-1000"), str(out / "m.tflite")
+        return Sides(
+            "tflite",
+            "small checkpoint as .tflite (`--no-check`)",
+            ["convert", source, to, "--no-check"],
+            tensorflow("tflite.py", source, to, "images:0", "logits/add:0"),
+            None,
+            times=0.8,
+        )
+
     return {
         "refresh": refresh,
+        "tflite": tflite,
         "safetensors": weights("safetensors", 100, 1.4),
         "npz": weights("npz", 150, None),
         "h5": weights("h5", 150, None),
