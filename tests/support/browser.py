@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-__all__ = ["dom", "screenshot"]
+__all__ = ["dom", "screenshot", "visited"]
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = (
@@ -24,19 +26,30 @@ _FLAGS = (
     "--disable-sync",
     "--disable-dev-shm-usage",
     "--hide-scrollbars",
-    "--virtual-time-budget=5000",
 )
+#: What waits for a page, in the page's own time.
+_WAIT = "--virtual-time-budget=5000"
 
 
-def _run(page: Path, flags: Sequence[str], *, width: int, dark: bool) -> str:
+def _installed() -> str:
     found = next((path for name in _NAMES if (path := shutil.which(name))), None)
     if found is None:
         pytest.skip(f"no browser here: none of {', '.join(_NAMES)} is installed")
+    return found
+
+
+def _environment(profile: str) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": profile, "LC_ALL": "C.UTF-8"}
+
+
+def _run(page: Path, flags: Sequence[str], *, width: int, dark: bool) -> str:
+    found = _installed()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         done = subprocess.run(
             [
                 found,
                 *_FLAGS,
+                _WAIT,
                 f"--blink-settings=preferredColorScheme={0 if dark else 1}",
                 f"--user-data-dir={profile}",
                 f"--window-size={width},1200",
@@ -47,7 +60,7 @@ def _run(page: Path, flags: Sequence[str], *, width: int, dark: bool) -> str:
             text=True,
             encoding="utf-8",
             timeout=300,
-            env={"PATH": os.environ["PATH"], "HOME": profile, "LC_ALL": "C.UTF-8"},
+            env=_environment(profile),
         )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -62,3 +75,20 @@ def screenshot(page: Path, path: Path, *, width: int = 1280, dark: bool = False)
     """What it looks like, as PNG."""
     _run(page, [f"--screenshot={path.absolute()}"], width=width, dark=dark)
     return path.read_bytes()
+
+
+@contextmanager
+def visited(url: str) -> Iterator[None]:
+    """A browser that stays on a page of this machine until the block is left."""
+    found = _installed()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        command = [found, *_FLAGS, f"--user-data-dir={profile}", url]
+        with open(os.path.join(profile, "log"), "wb") as log:
+            process = subprocess.Popen(
+                command, stdout=log, stderr=log, env=_environment(profile), start_new_session=True
+            )
+        try:
+            yield
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
