@@ -6,6 +6,8 @@ What cannot be compared is said. TensorFlow runs in this process.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from ckpttool.errors import (
 )
 from ckpttool.ops.convert import ConvertResult, convert
 from ckpttool.schemas import schema
+from tests.support.command import clean_environment
 from tests.support.converting import feed, open_program, request
 
 np = pytest.importorskip("numpy")
@@ -323,6 +326,32 @@ def test_a_signature_that_is_missing(models: Path, tmp_path: Path) -> None:
     assert "no signature head; it has serving_default" in result.check.why
 
 
+def test_d36_a_result_of_the_training_graph(models: Path, tmp_path: Path) -> None:
+    """D36: batch statistics and dropout left on give other outputs than the one that serves."""
+    serving = ["is_training=False", "keep_prob=1.0"]
+    for name, freeze in (
+        ("statistics", ["is_training=True", "keep_prob=1.0"]),
+        ("serving", serving),
+    ):
+        asked = request(
+            models / "conditional",
+            destination=str(tmp_path / name),
+            freeze=freeze,
+            allow_training_graph=True,
+        )
+        assert converted(asked).check.state == "passed"
+        asked = request(
+            models / "conditional",
+            destination=str(tmp_path / name),
+            freeze=serving,
+            check=CheckSettings(only=True),
+        )
+        check = converted(asked).check
+        assert check.state == ("passed" if name == "serving" else "failed")
+        figures = check.metrics["serving_default"]["probs"]  # type: ignore[index]
+        assert (figures["nrmse"] > 0.01) is (name == "statistics")
+
+
 def test_there_is_nothing_to_check(models: Path, tmp_path: Path) -> None:
     with pytest.raises(CkpttoolError, match="there is no") as caught:
         only(models / "mlp-ref", tmp_path / "absent")
@@ -374,6 +403,12 @@ def test_a_runtime_that_dies_of_a_result_or_is_not_there(models: Path, tmp_path:
     assert "it needs node" in result.check.why
     assert any("not proven" in one for one in ConvertView(result).warnings)
     assert ConvertView(result).exit_code == 0
+
+
+def test_a_result_is_run_without_tensorflow_where_its_runtime_needs_none() -> None:
+    code = "import sys, ckpttool.convert.worker.execute; sys.exit('tensorflow' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], env=clean_environment(), check=False)
+    assert done.returncode == 0
 
 
 # What cannot be compared -------------------------------------------------------------

@@ -19,7 +19,7 @@ from ckpttool.convert.ports import Port, Signature
 from ckpttool.convert.targets import TARGETS, installed
 from ckpttool.convert.wire import decode, encode, plain
 from ckpttool.convert.worker.batches import run_in_batches
-from ckpttool.convert.worker.reference import save_case
+from ckpttool.convert.worker.cases import save_case
 from ckpttool.convert.worker.runner import Runner
 from ckpttool.errors import CkpttoolError
 from ckpttool.formats.dtypes import BY_NAME, numpy_dtype

@@ -1,8 +1,7 @@
 """The reference of the check: what the restored original computes, written to files.
 
-Each case is an ``.npz`` of ``in:NAME`` and ``out:NAME``, the form of ``job.Case``, which
-any NumPy can read without pickles. The inputs are given (``given_data.py``) or made up
-(``feeds.py``); a function that gives other values each time is no reference.
+The inputs are real ones (``given_data.py``) or made up (``feeds.py``). A function that
+gives other values each time it is run is no reference.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from ckpttool.convert.job import Case
 from ckpttool.convert.metrics import compare
 from ckpttool.convert.request import Request
 from ckpttool.convert.worker.batches import run_in_batches
+from ckpttool.convert.worker.cases import plain_array, save_case
 from ckpttool.convert.worker.feeds import OPEN_SIZES, make_feeds
 from ckpttool.convert.worker.given_data import calibration_feeds, read_given
 from ckpttool.convert.worker.graph_facts import GraphFacts, facts_of
@@ -25,7 +25,7 @@ from ckpttool.errors import CkpttoolError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["plain_array", "record", "save_case"]
+__all__ = ["record"]
 
 #: Two sizes, so that a result in which one of them was baked is found out.
 _BATCHES = (2, 3)
@@ -94,34 +94,6 @@ def record(program: Program, folder: str, request: Request) -> tuple[tuple[Case,
             save_case(path, run.feeds, run.outputs, labels)
             cases.append(Case(name, run.batch, path, facts.precision))
     return tuple(cases), "; ".join(reasons)
-
-
-def save_case(
-    path: str,
-    inputs: Mapping[str, np.ndarray],
-    outputs: Mapping[str, np.ndarray],
-    labels: Mapping[str, np.ndarray] | None = None,
-) -> None:
-    """Write a case."""
-    import numpy as np
-
-    arrays = {f"in:{name}": plain_array(array) for name, array in inputs.items()}
-    arrays |= {f"out:{name}": plain_array(array) for name, array in outputs.items()}
-    arrays |= {f"label:{name}": array for name, array in (labels or {}).items()}
-    with open(path, "wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
-
-
-def plain_array(array: np.ndarray) -> np.ndarray:
-    """The same values in a dtype of NumPy's own: strings of fixed width, narrow floats wide."""
-    import numpy as np
-
-    array = np.asarray(array)
-    if array.dtype == object:
-        return array.astype(np.bytes_)
-    if array.dtype.kind == "V" or array.dtype.name.startswith(("bfloat", "float8", "float4")):
-        return array.astype(np.float32)
-    return array
 
 
 def _run_on(function: Function, feeds: dict[str, np.ndarray]) -> _Run:
