@@ -47,7 +47,7 @@ def check(array: np.ndarray, dtype: str = "", piece: int = 2**20) -> Figures:
         assert (found.minimum, found.mean, found.norm, found.histogram) == (None,) * 4
         return found
     assert (found.minimum, found.maximum) == (finite.min(), finite.max())
-    largest = float(max(abs(finite.min()), abs(finite.max())))
+    largest = max(abs(float(finite.min())), abs(float(finite.max())))
     assert found.mean == pytest.approx(finite.mean(dtype=np.float64), rel=1e-9, abs=1e-12 * largest)
     assert found.histogram is not None
     edges, counts = found.histogram.edges, found.histogram.counts
