@@ -75,7 +75,8 @@ def test_a_command_says_what_the_table_says(name) -> None:
 
 def test_every_module_of_commands_is_in_the_table() -> None:
     folder = Path(importlib.import_module("ckpttool.cli.commands").__path__[0])
-    assert {path.stem for path in folder.glob("*.py")} - {"__init__"} == set(COMMANDS)
+    modules = {path.stem.replace("_", "-") for path in folder.glob("*.py")}
+    assert modules - {"--init--"} == set(COMMANDS)
 
 
 def test_aliases_are_the_commands() -> None:

@@ -30,8 +30,7 @@ What `ckpttool COMMAND --help` says, in one page. This file is written by `pytho
 """
 
 
-def _help(command: click.Command, name: str) -> str:
-    parent = None if command is root else click.Context(root, info_name="ckpttool")
+def _help(command: click.Command, name: str, parent: click.Context | None) -> str:
     # Without terminal_width click would take that of whoever runs this.
     context = click.Context(command, parent, info_name=name, terminal_width=88, **options.CONTEXT)
     return f"```text\n{command.get_help(context)}\n```\n"
@@ -39,12 +38,19 @@ def _help(command: click.Command, name: str) -> str:
 
 def text() -> str:
     """The whole page."""
-    parts = [_HEAD, _help(root, "ckpttool")]
+    parts = [_HEAD, _help(root, "ckpttool", None)]
+    above = click.Context(root, info_name="ckpttool")
     for name in COMMANDS:
         command = root.get_command(click.Context(root), name)
         assert command is not None
         alias = next((f", {alias}" for alias, of in ALIASES.items() if of == name), "")
-        parts += [f"## {name}{alias}\n", _help(command, name)]
+        parts += [f"## {name}{alias}\n", _help(command, name, above)]
+        if isinstance(command, click.Group):
+            group = click.Context(command, above, info_name=name)
+            for word in command.list_commands(group):
+                subcommand = command.get_command(group, word)
+                assert subcommand is not None
+                parts += [f"### {name} {word}\n", _help(subcommand, word, group)]
     codes = "".join(f"| {code} | {meaning} |\n" for code, meaning in EXIT_CODES.items())
     parts.append(f"## Exit codes\n\n| code | meaning |\n|---|---|\n{codes}")
     return "\n".join(parts)

@@ -19,6 +19,9 @@ PATH = ROOT / "docs" / "json.md"
 _HEAD = "## What each command says\n"
 _SAYS = "The members of `data`, from the schemas (`python -m tests.support.json_docs`).\n"
 
+#: Commands that have subcommands.
+_GROUPS = {"serve-ps"}
+
 Schema = Mapping[str, Any]
 
 
@@ -87,9 +90,12 @@ def text() -> str:
     page, _, _ = PATH.read_text("utf-8").partition(_HEAD)
     parts = [page, _HEAD, "\n", _SAYS]
     for command in COMMANDS:
-        if command in names():
-            root = schema(command)
-            parts += [f"\n### {command}\n\n", *_members(root, root)]
+        # A group of commands has none itself, but its subcommands: serve-ps-status.
+        for name in names():
+            if name == command or (command in _GROUPS and name.startswith(f"{command}-")):
+                root = schema(name)
+                heading = name.replace(f"{command}-", f"{command} ")
+                parts += [f"\n### {heading}\n\n", *_members(root, root)]
     return "".join(parts)
 
 
