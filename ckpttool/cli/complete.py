@@ -38,6 +38,11 @@ _SPECIAL = {"": re.compile(r"[^\w@%+=:,./^-]|^~"), '"': re.compile(r'["$`\\!]')}
 
 #: Endings of the files by which a checkpoint is known, behind its prefix.
 _KNOWN_BY = (".index", ".meta")
+#: Endings of files that are a source each.
+_SOURCES = (
+    *(".h5", ".hdf5", ".keras", ".npy", ".npz", ".onnx"),
+    *(".pb", ".pbtxt", ".safetensors", ".tflite"),
+)
 #: A V1 checkpoint is known by its graph: its own name has no ending.
 _STEP = re.compile(r"-(\d+)\.(?:index|meta)$")
 
@@ -123,7 +128,7 @@ def _quoted(word: str, quote: str) -> str:
 
 
 def addresses(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    """Directories, checkpoint prefixes, and the steps of a run after ``@``."""
+    """Directories, checkpoint prefixes, files of models, and the steps of a run after ``@``."""
     del ctx
     folder, slash, base = incomplete.rpartition("/")
     where = folder + slash
@@ -134,7 +139,9 @@ def addresses(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     entries = list(_entries(where))
     prefixes = {os.path.splitext(name)[0] for name, _ in entries if name.endswith(_KNOWN_BY)}
     folders = {name + "/" for name, is_folder in entries if is_folder}
-    found = [where + name for name in sorted(prefixes | folders) if _wanted(name, base)]
+    models = {name for name, is_folder in entries if not is_folder and name.endswith(_SOURCES)}
+    offered = sorted(prefixes | folders | models)
+    found = [where + name for name in offered if _wanted(name, base)]
     if not found:
         found = [where + name for name, _ in sorted(entries) if _wanted(name, base)]
     return _items(found, incomplete, _PATH)

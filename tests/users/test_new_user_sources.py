@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import ckpttool
-from tests.support.command import RunCli
+from tests.support.command import RunCli, clean_environment
 
 
 @pytest.mark.parametrize("name", ["keras2.h5", "keras3.keras", "keras3.weights.h5"])
@@ -69,3 +71,18 @@ def test_a_note_says_of_which_file_it_is(run_cli: RunCli, fixtures_dir: Path) ->
     said = run_cli(["diff", old, new, "--level", "keys"]).stderr
     assert "keras2.h5: Functional model" in said
     assert "keras3.h5: Functional model" in said
+
+
+def test_tab_offers_files_of_models_beside_checkpoints(fixtures_dir: Path) -> None:
+    line = "ckpttool inspect keras-files/keras3"
+    environment = {"_CKPTTOOL_COMPLETE": "bash", "COMP_LINE": line, "COMP_POINT": str(len(line))}
+    asked = subprocess.run(
+        [sys.executable, "-m", "ckpttool"],
+        cwd=fixtures_dir,
+        env=clean_environment(environment),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    offered = [f"keras-files/keras3.{ending}" for ending in ("h5", "keras", "weights.h5")]
+    assert asked.stdout.splitlines() == ["paths", *offered]
