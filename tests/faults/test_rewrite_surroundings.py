@@ -188,7 +188,7 @@ from ckpttool.cli.main import main
 real = os.fsync
 def slow(descriptor):
     real(descriptor)
-    time.sleep(0.4)
+    time.sleep(10)  # the signal ends it
 os.fsync = slow
 sys.exit(main(sys.argv[1:]))
 """
