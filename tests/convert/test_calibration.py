@@ -62,7 +62,9 @@ def test_an_array_is_cut_into_examples(tmp_path: Path) -> None:
         }
         assert (sample["image"][0] == images[number]).all()
         assert sample["ids"] == [number]
-    assert calibration.counts == {"serving_default": 6}
+    for _ in range(2):  # a converter may ask again
+        assert calibration.counts == {"serving_default": 6}
+        assert len(list(calibration.samples())) == 6
     (said,) = calibration.warnings
     assert "6 examples" in said
 

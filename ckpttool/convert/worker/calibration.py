@@ -64,6 +64,8 @@ class Calibration:
             UsageError, NotFoundError: id ``calibration-data``: they do not fit, or are none.
             ConversionError: id ``model-function-failed``: the person's function raised something.
         """
+        self.counts.clear()  # one quantiser asks for them twice
+        self.unused = 0
         known = {one.name: one for one in self.signatures}
         shapes: dict[str, dict[str, tuple[int, ...]]] = {}
         for name, arrays in self.batches():
@@ -94,7 +96,7 @@ class Calibration:
     def warnings(self) -> list[str]:
         """What a person should know, once ``samples`` is exhausted."""
         found = [
-            f"{name} was measured with {count} examples of {self.spec}; some hundred "
+            f"{name} was measured with {_counted(count, 'example')} of {self.spec}; some hundred "
             "say more about the range of its values"
             for name, count in self.counts.items()
             if count < _ENOUGH
@@ -247,6 +249,10 @@ def _named(spec: str, batch: Any, signatures: Sequence[Signature]) -> Batch:  # 
         hint=f"the signatures are {names}",
         id=_ID,
     )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _fixed(signature: Signature) -> bool:
