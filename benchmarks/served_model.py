@@ -33,7 +33,7 @@ class Served(tf.Module):  # type: ignore[misc]
             x = tf.nn.relu(tf.matmul(x, kernel))
         return x
 
-    def signature(self) -> Any:  # noqa: ANN401
+    def signature(self) -> Any:
         """What is served."""
         return self.__call__.get_concrete_function(tf.TensorSpec([None, _WIDTH], name="x"))
 

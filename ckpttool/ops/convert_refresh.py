@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ from ckpttool.ops.edit.like import take_values
 from ckpttool.ops.edit.mapping_file import read_map
 from ckpttool.ops.refresh_match import pair_up
 from ckpttool.ops.rewrite.destination import FINGERPRINT
+from ckpttool.ops.rewrite.from_source import written_as
 from ckpttool.ops.rewrite.run import require_same
 from ckpttool.ops.rewrite.tensors import Input
 from ckpttool.ops.rewrite.write import write_bundle
@@ -38,7 +38,6 @@ from ckpttool.storage import open_directory, stat_path
 if TYPE_CHECKING:
     from ckpttool.convert.request import Request
     from ckpttool.limits import Limits
-    from ckpttool.model import Variable
     from ckpttool.ops.edit.contents import Contents
     from ckpttool.ops.refresh_match import Refill
     from ckpttool.sources.base import Source
@@ -141,8 +140,7 @@ def refresh(
         assert isinstance(export, BundleSource), "the variables of a SavedModel are one"
         have, want = read_contents(source, limits), read_contents(export, limits)
         _require_one_order(have, want)
-        variables = {one.key: one for one in source.variables(named=have.graph is None)}
-        refill = pair_up(have, variables, want, _maps(request, have))
+        refill = pair_up(have, want, _maps(request, have))
         for key, other in refill.pairs.items():
             take_values(want.items[key], have.items[other])
         bundle = want.bundle()
@@ -160,7 +158,7 @@ def refresh(
         seconds = {"write": round(written - started, 3)}
         checked = not_run("no check was asked for")
         if request.check.run:
-            checked = _compared(path, source, variables, export, refill, limits)
+            checked = _compared(path, source, export, refill, limits)
             seconds["check"] = round(time.monotonic() - written, 3)
     facts: dict[str, object] = {
         "refreshed": len(refill.pairs),
@@ -260,21 +258,20 @@ def _renew_fingerprint(made: LocalDirectory, variables: LocalDirectory) -> list[
 def _compared(
     path: str,
     source: Source,
-    variables: Mapping[str, Variable],
     export: BundleSource,
     refill: Refill,
     limits: Limits,
 ) -> CheckResult:
     """Read the result again, and compare every variable with what it was made of."""
     old = {one.key: one for one in export.variables(named=False)}
+    written = {} if isinstance(source, BundleSource) else written_as(source)
+    values = {written.get(one.key, one.key): one for one in source.variables(named=False)}
     different = []
     with open_resolved(resolve(path, limits), limits) as result:
         new = {one.key: one for one in result.variables(named=False)}
         for key, variable in old.items():
             other = refill.pairs.get(key)
-            right = (
-                Operand(export, variable) if other is None else Operand(source, variables[other])
-            )
+            right = Operand(export, variable) if other is None else Operand(source, values[other])
             left = new.get(key)
             if left is None or not equal(Operand(result, left), right):
                 different.append(key)

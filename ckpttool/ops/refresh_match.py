@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ckpttool.errors import RefusedError
@@ -21,7 +21,7 @@ from ckpttool.ops.rewrite.tensors import Stored
 from ckpttool.sources.naming import says_something
 
 if TYPE_CHECKING:
-    from ckpttool.model import Variable
+    from ckpttool.model import Kind
     from ckpttool.ops.edit.contents import Contents, Item
 
 __all__ = ["Refill", "pair_up"]
@@ -62,18 +62,11 @@ class _Side(NamedTuple):
     keys: dict[str, list[str]]
 
 
-def pair_up(
-    source: Contents,
-    variables: Mapping[str, Variable],
-    export: Contents,
-    named: Mapping[str, str],
-) -> Refill:
+def pair_up(source: Contents, export: Contents, named: Mapping[str, str]) -> Refill:
     """Find the source of every value of an export.
 
     Args:
         source: has the values.
-        variables: its variables by key, named: of a source without an object graph these
-            names are its full names.
         export: needs them.
         named: names of the source → names of the export, as a person said.
 
@@ -81,9 +74,8 @@ def pair_up(
         RefusedError: id ``refresh-unmatched``: names all that is missing, in doubt, or of
             another dtype or shape.
     """
-    want = _side(export, {}, "want", frozenset())
-    paths = frozenset(one.full_name for one in want.described)
-    have = _side(source, variables if source.graph is None else {}, "have", paths)
+    want = _side(export, "want", {})
+    have = _side(source, "have", {one.full_name: one.kind for one in want.described})
     matched = match(have.described, want.described, named, shapes=False)
     paired = {one: pair[0] for one, pair in matched.pairs.items()}
     missing = [one for one in want.described if one.id not in paired and one.kind in _SERVED]
@@ -104,36 +96,29 @@ def pair_up(
     )
 
 
-def _side(
-    contents: Contents, variables: Mapping[str, Variable], side: str, paths: frozenset[str]
-) -> _Side:
+def _side(contents: Contents, side: str, known: Mapping[str, Kind]) -> _Side:
+    """What a checkpoint has.
+
+    ``known``: names of the other side, and what they are for. What a name is for is a guess
+    where no object graph tells, and then the other side knows better.
+    """
     groups: dict[str, list[Item]] = defaultdict(list)
     for item in contents.items.values():
-        variable = variables.get(item.key)
-        full_name = item.full_name if variable is None else variable.name
-        groups[full_name.removesuffix(":0")].append(item)
+        groups[item.full_name.removesuffix(":0")].append(item)
     described: list[Described] = []
     keys: dict[str, list[str]] = {}
     for full_name, items in groups.items():
         if says_something(full_name) and _is_one(items):
             members = [(full_name, items)]
         else:
-            members = [(_by_attribute(item, paths), [item]) for item in items]
+            members = [(_by_attribute(item, known), [item]) for item in items]
         for name, same in members:
             first, id = same[0], f"{side} {same[0].key}"
             keys[id] = [item.key for item in same]
-            variable = variables.get(first.key)
+            kind = first.kind if contents.graph is not None else known.get(name, first.kind)
+            dtype = dtype_name(first.dtype)
             described.append(
-                Described(
-                    id,
-                    first.key,
-                    first.name if variable is None else variable.name,
-                    "",
-                    name,
-                    first.kind if variable is None else variable.kind,
-                    dtype_name(first.dtype),
-                    first.shape,
-                )
+                Described(id, first.key, first.name, "", name, kind, dtype, first.shape)
             )
     return _Side(described, keys)
 
@@ -152,7 +137,7 @@ def _mark(item: Item) -> tuple[object, ...]:
     return (item.key,)
 
 
-def _by_attribute(item: Item, paths: frozenset[str]) -> str:
+def _by_attribute(item: Item, known: Container[str]) -> str:
     """The object path of a variable whose name says nothing; empty where that says no more.
 
     In a checkpoint it begins with what the model was called there.
@@ -161,7 +146,7 @@ def _by_attribute(item: Item, paths: frozenset[str]) -> str:
     if parts[-1].isdecimal() and (len(parts) < 2 or parts[-2] in _LISTS):
         return ""
     inner = "/".join(parts[1:])
-    return inner if item.path not in paths and inner in paths else item.path
+    return inner if item.path not in known and inner in known else item.path
 
 
 def _doubt(one: Described, others: Iterable[Described]) -> str:
