@@ -6,6 +6,7 @@ from the task ``execute``, which runs a result in its own runtime and process.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -105,11 +106,19 @@ def check(
 
 
 def require_agreement(settings: CheckSettings) -> None:
-    """Check that no option is about a check that another leaves out.
+    """Check that the settings make sense, and none is about a check that another leaves out.
 
     Raises:
-        UsageError: id ``options-contradict``.
+        UsageError: ids ``tolerance``, ``options-contradict``.
     """
+    tolerance = settings.tolerance
+    if tolerance is not None and not 0 <= tolerance < math.inf:
+        raise UsageError(
+            f"--tolerance {tolerance} accepts nothing, or anything",
+            why="an NRMSE is 0 for the same, and 1 for a result of zeros",
+            hint="give a number such as 0.01; --no-check leaves the check out",
+            id="tolerance",
+        )
     about = {
         "--check-only": settings.only,
         "--check-data": settings.data is not None,

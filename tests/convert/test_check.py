@@ -550,6 +550,15 @@ def test_no_check_and_a_plan_leave_no_report(models: Path, tmp_path: Path) -> No
     assert ConvertView(plan).warnings == []
 
 
+@pytest.mark.parametrize("tolerance", [-0.1, float("nan"), float("inf")])
+def test_a_tolerance_that_is_none(tolerance: float, models: Path, tmp_path: Path) -> None:
+    """A NaN would accept anything, for nothing is over it."""
+    check = CheckSettings(tolerance=tolerance)
+    with pytest.raises(UsageError) as caught:
+        converted(request(models / "mlp-ref", destination=str(tmp_path / "x"), check=check))
+    assert caught.value.id == "tolerance"
+
+
 def test_contradicting_options(models: Path, tmp_path: Path) -> None:
     """A check that is required and left out, or alone and left out, is a slip."""
     for check in (CheckSettings(run=False, require=True), CheckSettings(run=False, only=True)):
