@@ -88,18 +88,20 @@ def set_shapes(model: Any, dimensions: Mapping[str, Iterable[Dimension]]) -> Non
     """Name the dimensions of inputs and outputs, and no others."""
     for graph in all_graphs(model.graph):
         for value in (*graph.input, *graph.output, *graph.value_info):
-            shape = value.type.tensor_type.shape
-            if graph is model.graph and value.name in dimensions:
-                del shape.dim[:]
-                shape.SetInParent()
-                for one in dimensions[value.name]:
-                    if isinstance(one, str):
-                        shape.dim.add().dim_param = one
-                    else:
-                        shape.dim.add().dim_value = one
-            elif value.type.tensor_type.HasField("shape"):
-                for dim in shape.dim:
+            if value.type.tensor_type.HasField("shape"):
+                for dim in value.type.tensor_type.shape.dim:
                     dim.ClearField("dim_param")
+    for value in (*model.graph.input, *model.graph.output):
+        if value.name not in dimensions:
+            continue
+        shape = value.type.tensor_type.shape
+        shape.SetInParent()  # also of a scalar, which has no dimensions
+        del shape.dim[:]
+        for one in dimensions[value.name]:
+            if isinstance(one, str):
+                shape.dim.add().dim_param = one
+            else:
+                shape.dim.add().dim_value = one
 
 
 def rename(model: Any, fixed: Mapping[str, str]) -> None:  # noqa: ANN401

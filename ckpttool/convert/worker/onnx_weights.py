@@ -67,21 +67,24 @@ class _Constant:
         return found
 
 
-def with_constants_outside(frozen: Frozen, keep_out: int = KEEP_OUT) -> Frozen:
+def with_constants_outside(frozen: Frozen, *, give_back: int = _GIVEN_BACK_BYTES) -> Frozen:
     """The function with large constants outside too, and what loops and branches use inside.
 
-    The graph is changed in place. Weights of types that are no numbers stay inside.
+    Args:
+        frozen: weights of ``KEEP_OUT`` bytes or more are outside already; its graph is
+            changed in place. Constants that are no numbers stay inside.
+        give_back: how many bytes loops and branches get.
     """
     nodes = {node.name: node for node in frozen.graph.node}
     weights = dict(frozen.weights)
     for node in frozen.graph.node:
-        if node.op == "Const" and (constant := _large(node, keep_out)) is not None:
+        if node.op == "Const" and (constant := _large(node)) is not None:
             weights[node.name] = constant
     consumers: defaultdict[str, list[Any]] = defaultdict(list)
     for node in frozen.graph.node:
         for one in node.input:
             consumers[split(one)[0]].append(node)
-    left = _GIVEN_BACK_BYTES
+    left = give_back
     for name in [name for name in weights if _is_of_control_flow(name, consumers)]:
         if weights[name].nbytes <= left:
             weight = weights.pop(name)
@@ -94,12 +97,12 @@ def with_constants_outside(frozen: Frozen, keep_out: int = KEEP_OUT) -> Frozen:
     return Frozen(frozen.graph, frozen.signature, weights)
 
 
-def _large(node: Any, keep_out: int) -> _Constant | None:  # noqa: ANN401
+def _large(node: Any) -> _Constant | None:  # noqa: ANN401
     tensor = node.attr["value"].tensor
     known = BY_NUMBER.get(tensor.dtype)
     if known is None or not known.name.startswith(("float", "int", "uint", "bool")):
         return None
-    if numel(tuple(dim.size for dim in tensor.tensor_shape.dim)) * known.size < keep_out:
+    if numel(tuple(dim.size for dim in tensor.tensor_shape.dim)) * known.size < KEEP_OUT:
         return None
     held = type(tensor)()
     held.CopyFrom(tensor)

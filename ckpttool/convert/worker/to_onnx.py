@@ -24,6 +24,7 @@ from ckpttool.convert.worker.onnx_names import (
     rename,
     set_shapes,
 )
+from ckpttool.convert.worker.onnx_ranks import with_ranks
 from ckpttool.convert.worker.onnx_weights import (
     KEEP_OUT,
     LaidOut,
@@ -50,7 +51,7 @@ def write(program: Program, path: str, settings: Settings) -> Written:
         settings: ``batch``, ``opset``, ``external_data``.
 
     Raises:
-        UsageError: ids ``onnx-signatures``, ``onnx-opset``, ``onnx-file-name``.
+        UsageError: ids ``onnx-signatures``, ``onnx-opset``, ``onnx-rank``, ``onnx-file-name``.
         ConversionError: ids ``onnx-operators``, ``onnx-errors``, ``onnx-invalid``.
         UnsupportedError: ids ``onnx-dtype``, ``onnx-strings``, ``stateful-graph``.
         LimitError: id ``onnx-too-large``: it does not fit into one file.
@@ -62,7 +63,11 @@ def write(program: Program, path: str, settings: Settings) -> Written:
     frozen = widened(narrow)
     if frozen is not narrow:
         warnings.append("bfloat16 is computed as float32: tf2onnx takes it for float16")
-    frozen = _in_order(with_constants_outside(frozen), function.signature)
+    ranked = with_ranks(frozen)
+    if ranked is not frozen:
+        names = [port.name for port in frozen.signature.inputs if port.shape is None]
+        warnings.append(f"of any number of dimensions, one is left of {', '.join(names)}")
+    frozen = _in_order(with_constants_outside(ranked), function.signature)
     ports = port_names(frozen.signature)
     if ports.outputs != frozen.signature.outputs:
         renamed = [port.name for port in ports.outputs if port not in frozen.signature.outputs]
