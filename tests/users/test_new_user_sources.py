@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import ckpttool
+from ckpttool.ops.diff.facts import Only
+from ckpttool.ops.diff.suggest import with_rules
 from tests.support.command import RunCli, clean_environment
+
+
+def save_arrays(path: str, arrays: dict[str, Any]) -> None:
+    """NumPy's own archive of arrays."""
+    np.savez(path, **arrays)
 
 
 @pytest.mark.parametrize("name", ["keras2.h5", "keras3.keras", "keras3.weights.h5"])
@@ -86,3 +95,37 @@ def test_tab_offers_files_of_models_beside_checkpoints(fixtures_dir: Path) -> No
     )
     offered = [f"keras-files/keras3.{ending}" for ending in ("h5", "keras", "weights.h5")]
     assert asked.stdout.splitlines() == ["paths", *offered]
+
+
+def test_all_renames_that_diff_found_are_one_command(run_cli: RunCli, tmp_path: Path) -> None:
+    """D17: of several layers with new names, not only the first."""
+    shapes = {"hidden": (3, 4), "mid": (4, 5), "probs": (5, 2)}
+    new = {"hidden": "dense", "mid": "dense_1", "probs": "dense_2"}
+    arrays = {
+        f"{layer}/{part}": np.full(shape if part == "kernel" else shape[1:], number, np.float32)
+        for number, (layer, shape) in enumerate(shapes.items())
+        for part in ("kernel", "bias")
+    }
+    a, b, renamed = (str(tmp_path / name) for name in ("a.npz", "b.npz", "renamed"))
+    save_arrays(a, arrays)
+    moved = {f"{new[name.split('/')[0]]}/{name.split('/')[1]}": arrays[name] for name in arrays}
+    save_arrays(b, moved)
+    said = run_cli(["diff", a, b, "--color", "always"]).stdout
+    line = next(line for line in said.splitlines() if "to rename:" in line)
+    options = shlex.split(line.partition("DST")[2])
+    assert options.count("--rename") == 3
+    assert run_cli(["edit", a, renamed, *options]).returncode == 0
+    assert run_cli(["diff", renamed, b]).returncode == 0
+
+
+def test_renames_that_would_undo_one_another_are_not_given_together() -> None:
+    """Layers that moved up by one: the second rule would move what the first has moved."""
+    pairs = {"l/a/w": "l/b/w", "m/a/w": "m/b/w", "n/b/w": "n/c/w", "o/b/w": "o/c/w"}
+    a, b = (
+        [Only(name, "model", "float32", (2,)) for name in names]
+        for names in (pairs.keys(), pairs.values())
+    )
+    found = with_rules(a, b, [])
+    assert {pair.a: pair.b for pair in found.pairs} == pairs
+    assert len(found.rules) == 2
+    assert len(found.renames) == 1

@@ -211,11 +211,10 @@ def _renames(screen: Screen, result: DiffResult) -> Iterator[str]:
         yield "".join(f"  {line}\n" for line in lines.splitlines())
     if more := len(pairs) - len(shown):
         yield screen.style(f"  and {more} more (--json has all)", "dim") + "\n"
-    for rule in result.rules[:1]:
-        if (
-            rule.rename is not None and result.a.style != "object"
-        ):  # one line, for the shell it is copied into
-            yield f"  to rename: ckpttool edit A DST --rename {escape(quote(rule.rename))}\n"
+    if result.renames and result.a.style != "object":
+        # One line, for the shell that it is copied into.
+        options = " ".join(f"--rename {escape(quote(rename))}" for rename in result.renames)
+        yield f"  to rename: ckpttool edit A DST {options}\n"
 
 
 def _rule_words(rule: Rule, result: DiffResult) -> str:

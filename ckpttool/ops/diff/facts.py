@@ -145,6 +145,7 @@ class DiffResult:
         not_compared: variables whose values could not be compared.
         suggestions: what may have been renamed, at most one for a variable.
         rules: what several of the suggestions have in common, the commonest first.
+        renames: those of the rules that ``edit --rename`` of A may be given together.
         warnings: what a person should know.
         notes: how the two addresses were understood.
         restores: of a graph: whether it finds all that it asks for; else None.
@@ -162,6 +163,7 @@ class DiffResult:
     not_compared: Sequence[NotCompared] = ()
     suggestions: Sequence[Suggestion] = ()
     rules: Sequence[Rule] = ()
+    renames: Sequence[str] = ()
     warnings: Sequence[str] = ()
     notes: Sequence[str] = ()
     restores: bool | None = None

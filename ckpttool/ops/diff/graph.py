@@ -90,7 +90,7 @@ def diff_graph(
             for one in side.variables
             if one.key not in taken and want(source.name_of(one, names), one.kind)
         ]
-        pairs, rules, _, _ = with_rules(only_a, only_b, expects.variables)
+        renamed = with_rules(only_a, only_b, expects.variables)
         return DiffResult(
             level,
             SideFacts(
@@ -102,8 +102,9 @@ def diff_graph(
             only_b,
             dtype,
             shape,
-            suggestions=pairs,
-            rules=rules,
+            suggestions=renamed.pairs,
+            rules=renamed.rules,
+            renames=renamed.renames,
             warnings=tuple(_warnings(source, location, expects, found=bool(taken))),
             notes=tuple(source.notes),
             restores=not (only_b or dtype or shape),

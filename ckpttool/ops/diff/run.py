@@ -228,6 +228,7 @@ class _Diff:
             self._not_compared,
             pairs,
             found.rules,
+            found.renames,
             tuple(self._warnings()),
             (*self._a.source.notes, *self._b.source.notes),
         )

@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from ckpttool.model import shape_text
 from ckpttool.ops.diff.facts import Only, Rule, Suggestion
+from ckpttool.ops.edit.rules import parse_rename
 from ckpttool.sources.nearest import likeness
 
 __all__ = ["Suggestions", "rename_rule", "suggest", "with_rules"]
@@ -23,6 +25,8 @@ __all__ = ["Suggestions", "rename_rule", "suggest", "with_rules"]
 _LOOKED_AT = 100_000
 #: Rules that are tried on all names.
 _RULES = 100
+#: Rules that a command line is made of.
+_GIVEN = 8
 #: Pairs of names that are compared closely for want of a rule: some seconds.
 _COMPARED = 20_000
 #: Below this likeness two names of one shape are not said to be one.
@@ -34,12 +38,16 @@ _Hole = tuple[str, str, tuple[int, ...] | None]
 
 
 class Suggestions(NamedTuple):
-    """Pairs, the rules that several of them follow, and what no pair was found for."""
+    """Pairs, the rules that several of them follow, and what no pair was found for.
+
+    ``renames`` are rules for ``edit --rename`` that may be given together.
+    """
 
     pairs: list[Suggestion]
     rules: list[Rule]
     left_a: list[Only]
     left_b: list[Only]
+    renames: tuple[str, ...] = ()
 
 
 def suggest(only_a: Sequence[Only], only_b: Sequence[Only]) -> Suggestions:
@@ -57,7 +65,24 @@ def with_rules(
     """As `suggest`, with each rule as ``edit`` takes it, where it leaves ``common`` alone."""
     found = suggest(only_a, only_b)
     rules = [rule._replace(rename=rename_rule(rule, common)) for rule in found.rules]
-    return found._replace(rules=rules)
+    return found._replace(rules=rules, renames=_together(rules, found.pairs))
+
+
+def _together(rules: Iterable[Rule], pairs: Sequence[Suggestion]) -> tuple[str, ...]:
+    """The rules that ``edit`` may apply one after the other; of those that clash, the first.
+
+    One clashes where it would make of a name of A something else than what it is paired with.
+    """
+    chosen: list[str] = []
+    names = [pair.a for pair in pairs]
+    for rule in islice(rules, _GIVEN):
+        if rule.rename is None:
+            continue
+        renamed = list(map(parse_rename(rule.rename).replace, names))
+        if all(name in {pair.a, pair.b} for name, pair in zip(renamed, pairs, strict=True)):
+            chosen.append(rule.rename)
+            names = renamed
+    return tuple(chosen)
 
 
 def rename_rule(rule: Rule, others: Iterable[str]) -> str | None:
