@@ -261,7 +261,7 @@ class Supervisor:
             return
         if task.name.job == "ps" and self._host is not None:
             self._abandon_host(self._host)
-        self._again(task, how, "task-failing")
+        self._again(task, how, id="task-failing")
 
     def _host_ended(self, host: Task) -> None:
         if host.failure is not None:
@@ -270,7 +270,7 @@ class Supervisor:
             host.state = "ended"
             self._say("parameters-gone", "the trained parameters are no longer live", host)
             return
-        self._again(host, "it ended", "training-lost")
+        self._again(host, "it ended", id="training-lost")
 
     def _abandon_host(self, host: Task) -> None:
         """A coordinator that lost a parameter server cannot go on: end it, have a new one."""
@@ -278,9 +278,9 @@ class Supervisor:
             host.child.end()
             host.child.kill()
             self._forget(host)
-            self._again(host, "a parameter server ended", "training-lost")
+            self._again(host, "a parameter server ended", id="training-lost")
 
-    def _again(self, task: Task, why: str, id: str) -> None:
+    def _again(self, task: Task, why: str, *, id: str) -> None:
         """Start a task again after a while, if that makes sense."""
         pause = task.restarts.after_end(time.monotonic())
         if pause is None:
