@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,17 @@ def test_integers_are_compared_by_what_they_mean(tmp_path: Path) -> None:
     # Integers that are given as such go in as they are.
     raw = np.full((1, 8), 255, np.uint8)
     np.testing.assert_array_equal(runner.run("serving_default", {"x": raw})["y"], far)
+
+
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    """TensorFlow and the interpreter take paths in UTF-8 only."""
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/to\xff"))
+    folder.mkdir()
+    program = written(folder / "m.tflite")
+    runner = open_result(str(folder / "m.tflite"))
+    feeds = {"x": np.ones((2, 8), np.float32)}
+    expected = program.functions[0].run(feeds)["y"]
+    np.testing.assert_allclose(runner.run("serving_default", feeds)["y"], expected, rtol=1e-6)
 
 
 def test_tensorflow_s_interpreter_says_the_same(tmp_path: Path) -> None:

@@ -161,6 +161,11 @@ def open_result(path: str) -> TfliteRunner:
     if flex:
         raise _not_here(path, f"TensorFlow's own operations {operators_text(flex)}")
     make, runtime = _interpreter()
+    try:
+        path.encode()
+    except UnicodeEncodeError:  # a name that only the file system understands
+        with open(path, "rb") as file:
+            return TfliteRunner(path, make(model_content=file.read()), runtime)
     return TfliteRunner(path, make(model_path=path), runtime)
 
 

@@ -71,7 +71,7 @@ def write(program: Program, path: str, settings: Settings) -> Written:
     calibration = None
     if settings.calibration is not None:
         calibration = open_calibration(settings.calibration, signatures)
-    with tempfile.TemporaryDirectory(prefix=".frozen-", dir=os.path.dirname(path) or ".") as folder:
+    with tempfile.TemporaryDirectory(prefix=".frozen-", dir=_room(path)) as folder:
         frozen = os.path.join(folder, "model")
         save_frozen(functions, frozen, batch=settings.batch)
         converter = tf.lite.TFLiteConverter.from_saved_model(frozen, signature_keys=names)
@@ -96,6 +96,19 @@ def write(program: Program, path: str, settings: Settings) -> Written:
         (*_warnings(model, settings), *(calibration.warnings if calibration else ())),
         _facts(model, settings, calibration),
     )
+
+
+def _room(path: str) -> str | None:
+    """The directory for the intermediate form: that of the result, where there is room for it.
+
+    The system's own (None) where TensorFlow could not write: it takes names in UTF-8 only.
+    """
+    folder = os.path.dirname(path) or "."
+    try:
+        folder.encode()
+    except UnicodeEncodeError:
+        return None
+    return folder
 
 
 def _set_up(converter: Any, settings: Settings, calibration: Calibration | None) -> None:  # noqa: ANN401
