@@ -27,7 +27,7 @@ def test_keras_loads_what_was_trained(models: Path, tmp_path: Path, run_cli: Run
     """CONVERT 2: the model has no variables before its first call; keras loads all the same."""
     to = tmp_path / "m.weights.h5"
     args = ["convert", "subclass/ckpt", str(to), "--model", "build.py:subclass"]
-    shape = ["--input", "x:float32[?,8]"]
+    shape = ["--input", "x:float32[?,12]"]
     result = run_cli([*args, *shape, "--json"], cwd=models, timeout=PATIENCE)
     assert result.returncode == 0, result.stderr
     data = json.loads(result.stdout)["data"]
@@ -39,7 +39,7 @@ def test_keras_loads_what_was_trained(models: Path, tmp_path: Path, run_cli: Run
     import tensorflow as tf
 
     model = load_build(models).subclass()
-    model(np.zeros((1, 8), "f4"))
+    model(np.zeros((1, 12), "f4"))
     model.load_weights(to)
     found = {one.path.split("/", 1)[1]: one.numpy() for one in model.variables}
     checkpoint = tf.train.load_checkpoint(str(models / "subclass" / "ckpt"))
@@ -51,7 +51,7 @@ def test_keras_loads_what_was_trained(models: Path, tmp_path: Path, run_cli: Run
 
 
 def test_only_keras_has_keras_weights(models: Path, tmp_path: Path, run_cli: RunCli) -> None:
-    args = ["convert", "module/ckpt", str(tmp_path / "m.weights.h5"), "--model"]
+    args = ["convert", "embedding/ckpt", str(tmp_path / "m.weights.h5"), "--model"]
     result = run_cli([*args, "build.py:Embedding"], cwd=models, timeout=PATIENCE)
     assert result.returncode == 2, result.stderr
     assert "[model-kind]" in result.stderr
