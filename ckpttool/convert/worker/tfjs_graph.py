@@ -133,6 +133,11 @@ def _optimised(frozen: Frozen) -> Any:  # noqa: ANN401
     for nodes in _node_lists(meta.graph_def):
         for node in nodes:
             node.attr.pop("_lower_using_switch_merge", None)
+    for node in meta.graph_def.node:
+        if node.name in frozen.weights:
+            # Of a placeholder whose shape it knows, grappler makes a tensor to feed.
+            node.attr["shape"].shape.Clear()
+            node.attr["shape"].shape.unknown_rank = True
     wanted = meta.collection_def["train_op"].node_list
     wanted.value.extend(port.tensor for port in (*signature.inputs, *signature.outputs))
     config = config_pb2.ConfigProto()
