@@ -1,1 +1,41 @@
 """A parameter-server cluster on TensorFlow's runtime, from Python: see docs/serve-ps.md."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import os
+
+    from ckpttool.ps.runtime.context import TrainingHost
+
+__all__ = ["hosting"]
+
+
+def hosting(
+    coordinator: Any,  # noqa: ANN401 - TensorFlow is not imported for its types
+    run_dir: str | os.PathLike[str],
+    *,
+    snapshot_seconds: float | None = 60.0,
+    keep: int = 3,
+) -> TrainingHost:
+    """Let what your own coordinator trains be read, in one line of its script.
+
+    ::
+
+        with ckpttool.ps.hosting(coordinator, run_dir="run") as host:
+            host.track(model, optimizer=optimizer)
+            train(coordinator)
+
+    Args:
+        coordinator: a ``ClusterCoordinator``; its ``schedule`` is held while a snapshot is
+            made.
+        run_dir: where ``live.sock``, snapshots and exports are; made where it is not there.
+        snapshot_seconds: a snapshot each so many seconds; None: only on request.
+        keep: the newest so many snapshots stay.
+    """
+    from ckpttool.ps.runtime.context import host_of
+    from ckpttool.ps.setup import SnapshotSetup
+
+    setup = SnapshotSetup(every_seconds=snapshot_seconds, every_steps=None, keep=keep)
+    return host_of(coordinator, run_dir, setup)

@@ -130,7 +130,7 @@ class Gate:
                 look = time.monotonic() + _LOOK
 
     def _waiting(self) -> list[Any]:
-        """The steps under way. (``RemoteValue`` has no public word for it that does not wait.)"""
+        """The steps under way: ``RemoteValue`` has no public word for it that does not wait."""
         with self._door:
             self._under_way = [
                 value for value in self._under_way if not value._status_available_event.is_set()

@@ -21,7 +21,7 @@ import tensorflow as tf
 from ckpttool.errors import ClusterError, NotFoundError, RefusedError
 from ckpttool.model import numel
 from ckpttool.ps.runtime.gate import Gate
-from ckpttool.ps.runtime.live import LiveVariable, Loaded, Mode, Moment, pieces_of
+from ckpttool.ps.runtime.live import LivePart, LiveVariable, Loaded, Mode, Moment, pieces_of
 from ckpttool.ps.runtime.tracked import Layout, walk
 from ckpttool.sources.base import Source
 from ckpttool.sources.nearest import nearest
@@ -166,13 +166,7 @@ class HostedSource:
         for variable in chosen:
             for number, part in enumerate(variable.parts):
                 target = layout.parts[variable.key][number]
-                rows = (
-                    Selection.of(
-                        variable.shape, (slice(part.start[0], part.start[0] + part.extent[0]),)
-                    )
-                    if variable.shape
-                    else Selection.whole(())
-                )
+                rows = _rows(variable, part)
                 nbytes += _assign(target, source, stored[variable.key], rows)
         graph = set(layout.strings)
         unused = () if names is not None else tuple(sorted(stored.keys() - live.keys() - graph))
@@ -248,6 +242,14 @@ def _fetch(tensor: tf.Tensor, first: int, count: int) -> Iterator[bytes]:
         yield piece.numpy().tobytes()
 
 
+def _rows(variable: LiveVariable, part: LivePart) -> Selection:
+    """The selection of a variable that a part of its rows is."""
+    if not variable.shape:
+        return Selection.whole(())
+    first = part.start[0]
+    return Selection.of(variable.shape, (slice(first, first + part.extent[0]),))
+
+
 def _require(chosen: Sequence[LiveVariable], stored: Mapping[str, Any], location: str) -> None:
     """Check that all that is to be written is there, and fits."""
     missing = [variable.name for variable in chosen if variable.key not in stored]
@@ -278,8 +280,8 @@ def _assign(target: tf.Variable, source: Source, stored: Any, selection: Selecti
         values = np.array(source.strings(stored, selection), dtype=object).reshape(shape)
         with tf.device(target.device):
             target.assign(values)
-        return sum(map(len, np.ravel(values)))
-    nbytes = numel(shape) * target.dtype.size
+        return sum(len(value) for value in np.ravel(values).tolist())
+    nbytes: int = numel(shape) * target.dtype.size
     dtype = target.dtype.as_numpy_dtype
     row = max(1, nbytes // shape[0]) if shape and shape[0] else 0
     done = 0

@@ -112,7 +112,11 @@ class SnapshotStore:
         variables = len(frozen.variables)
         moment = frozen.moment
         done = carry_out(
-            "live parameters", bundle_of_frozen(frozen), Destination(self._path, name), (), Options()
+            "live parameters",
+            bundle_of_frozen(frozen),
+            Destination(self._path, name),
+            (),
+            Options(),
         )
         snapshot = Snapshot(
             number=self._last,
@@ -173,7 +177,7 @@ class SnapshotStore:
 
 
 def bundle_of_frozen(frozen: Frozen) -> Bundle:
-    """What the checkpoint of a frozen copy is made of; its bytes are fetched while it is written."""
+    """The checkpoint of a frozen copy; its bytes are fetched while it is written."""
     owners: dict[bytes, Owner] = {}
     tensors: list[Tensor] = []
     for variable in frozen.variables:

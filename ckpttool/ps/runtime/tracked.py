@@ -20,6 +20,7 @@ from ckpttool.errors import UnsupportedError
 from ckpttool.formats.object_graph import parse_object_graph
 from ckpttool.limits import Limits
 from ckpttool.ps.runtime.live import LivePart, LiveVariable
+from ckpttool.ps.runtime.placement import Table
 from ckpttool.sources.naming import GraphNames
 
 __all__ = ["Layout", "ps_of", "walk"]
@@ -99,6 +100,8 @@ def ps_of(device: str) -> int | None:
 def _stand_in(node: Any) -> _StandIn | None:
     if isinstance(node, tf.Variable):
         return _StandIn(_plain_name(node.name), (node,))
+    if isinstance(node, Table):
+        return _StandIn(node.name, tuple(node.parts))
     if _is_sharded(node):
         return _StandIn(_plain_name(node.name), tuple(node.variables))
     inner = getattr(node, "_value", None)  # a variable of Keras 3 holds one of TensorFlow
