@@ -146,12 +146,18 @@ class ClusterSpec:
         """As ``tf.train.ClusterSpec`` takes it."""
         return {job: list(self.jobs[job]) for job in JOBS if job in self.jobs}
 
-    def tf_config(self, task: TaskName | None = None) -> str:
-        """The value of TF_CONFIG for a task; None: the chief, which coordinates."""
-        own = task or TaskName("chief", 0)
-        return json.dumps(
-            {"cluster": self.as_dict(), "task": {"type": own.job, "index": own.index}}
-        )
+    def tf_config(self, task: TaskName) -> str:
+        """The value of TF_CONFIG for a task."""
+        named = {"type": task.job, "index": task.index}
+        return json.dumps({"cluster": self.as_dict(), "task": named})
+
+    def with_chief(self, address: str) -> ClusterSpec:
+        """The same cluster as a coordinator sees it, which finds itself in it.
+
+        The servers are better off without: a session of TensorFlow 1 waits for every task
+        that its server knows of.
+        """
+        return ClusterSpec({"chief": (address,), **self.jobs})
 
 
 def parse_tf_config(text: str) -> tuple[ClusterSpec, TaskName]:

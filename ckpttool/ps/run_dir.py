@@ -55,6 +55,7 @@ class RunState:
         created: seconds since the epoch at which it was started.
         tasks: every task of the cluster.
         cluster: addresses by job.
+        tf_config: for a coordinator of the user's own; None: the cluster has one.
         train: the training function; None: a coordinator of the user's own.
         gateway, grpc: the addresses of the gateway, when it listens.
         token_file: absolute path of its token.
@@ -68,6 +69,7 @@ class RunState:
     created: float
     tasks: tuple[TaskState, ...] = ()
     cluster: dict[str, list[str]] | None = None
+    tf_config: str | None = None
     train: str | None = None
     gateway: str | None = None
     grpc: str | None = None

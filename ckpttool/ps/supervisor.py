@@ -196,8 +196,11 @@ class Supervisor:
             self._spawn(host, plan.module, job, _NO_GPU)
 
     def _pick_ports(self) -> None:
-        self._spec = self._plan.on_ports(free_ports(len(self._servers)))
-        self._state = replace(self._state, cluster=self._spec.as_dict())
+        chief, *ports = free_ports(1 + len(self._servers))
+        self._spec = spec = self._plan.on_ports(ports)
+        if self._host is None:  # then somebody else's coordinator comes, and needs a port too
+            config = spec.with_chief(f"127.0.0.1:{chief}").tf_config(_HOST)
+            self._state = replace(self._state, tf_config=config)
 
     def _spawn(
         self, task: Task, module: str, job: Mapping[str, object], environment: Mapping[str, str]

@@ -11,6 +11,7 @@ import sys
 import threading
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -19,6 +20,7 @@ from ckpttool.errors import ClusterError
 from ckpttool.ops.serve_ps.request import plan_up
 from ckpttool.ps import supervisor as supervising
 from ckpttool.ps.events import Event
+from ckpttool.ps.ports import free_ports
 from ckpttool.ps.run_dir import RunDirectory, RunState
 from ckpttool.ps.supervisor import Supervisor
 from ckpttool.schemas import schema
@@ -65,14 +67,14 @@ def standing(tmp_path_factory: pytest.TempPathFactory):
         running.wait_until_gone()
 
 
-def status(running: Cluster, code: int = 0) -> dict[str, object]:
+def status(running: Cluster, code: int = 0) -> dict[str, Any]:
     result = run_cli(["serve-ps", "status", running.directory, "--json"])
     assert result.returncode == code, result.stderr
     document = json.loads(result.stdout)
     errors = Draft202012Validator(schema("serve-ps-status")).iter_errors(document["data"])
     assert [error.message for error in errors] == []
     assert document["schema"] == "ckpttool.serve-ps-status/1"
-    data: dict[str, object] = document["data"]
+    data: dict[str, Any] = document["data"]
     return data
 
 
@@ -294,12 +296,12 @@ def supervised(tmp_path: Path, **wishes: int) -> tuple[RunState | ClusterError, 
 
 def test_a_port_that_somebody_took_meanwhile(tmp_path, monkeypatch) -> None:
     """Between the search for ports and the start of the servers one was taken: try others."""
-    found = supervising.free_ports
+    found = free_ports
     with socket.socket() as other:
         other.bind(("", 0))
         other.listen()
         taken = other.getsockname()[1]
-        answers = iter([[found(1)[0], taken]])
+        answers = iter([[*found(2), taken]])
         monkeypatch.setattr(
             supervising, "free_ports", lambda count: next(answers, None) or found(count)
         )
@@ -314,8 +316,8 @@ def test_ports_that_are_always_taken(tmp_path, monkeypatch) -> None:
         other.bind(("", 0))
         other.listen()
         taken = other.getsockname()[1]
-        found = supervising.free_ports
-        monkeypatch.setattr(supervising, "free_ports", lambda _: [*found(1), taken])
+        found = free_ports
+        monkeypatch.setattr(supervising, "free_ports", lambda _: [*found(2), taken])
         end, kinds = supervised(tmp_path)
     assert isinstance(end, ClusterError)
     assert end.id == "port-taken"

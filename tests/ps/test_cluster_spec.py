@@ -34,7 +34,18 @@ def test_addresses(text, host, port) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "host", "host:", ":1", "host:0", "host:65536", "host:x", "::1:22", "host:١", "[]:1"],
+    [
+        "",
+        "host",
+        "host:",
+        ":1",
+        "host:0",
+        "host:65536",
+        "host:x",
+        "::1:22",
+        "host:\N{ARABIC-INDIC DIGIT ONE}",
+        "[]:1",
+    ],
 )
 def test_what_is_no_address(text) -> None:
     with pytest.raises(UsageError, match="is no address") as caught:

@@ -38,6 +38,7 @@ from ckpttool.ps.run_dir import RunDirectory, RunState, TaskState, standing
 from ckpttool.ps.tied import end_tied, spawn_tied
 from ckpttool.ps.timers import Timers
 from tests.support.clusters import until
+from tests.support.command import ROOT
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -172,7 +173,7 @@ def test_a_channel() -> None:
     channel.send({"event": "ready"})
     channel.send({"event": "done", "text": "ü\n"})
     assert inbox.read() == [{"event": "ready"}, {"event": "done", "text": "ü\n"}]
-    del channel
+    channel._socket.close()
     assert until(inbox.read) == [Inbox.CLOSED]
     inbox.close()
     inbox.close()
@@ -236,23 +237,17 @@ def test_a_tied_program_ends_when_its_parent_is_killed(tmp_path) -> None:
         "print(os.getpid(), other.pid, flush=True)\n"
         "time.sleep(1000)\n"
     )
-    parent = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import sys, time; from ckpttool.ps.tied import spawn_tied;"
-            "spawn_tied('sleeper', [], log=sys.argv[1]); time.sleep(1000)",
-            str(tmp_path / "log"),
-        ],
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.getcwd()}"},
+    code = (
+        "import sys, time; from ckpttool.ps.tied import spawn_tied;"
+        "spawn_tied('sleeper', [], log=sys.argv[1]); time.sleep(1000)"
     )
     log = tmp_path / "log"
-    pids = [
-        int(word)
-        for word in until(
-            lambda: log.exists() and log.read_text().endswith("\n") and log.read_text()
-        ).split()
-    ]
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code, str(log)],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
+    )
+    until(lambda: log.exists() and log.read_text().endswith("\n"))
+    pids = [int(word) for word in log.read_text().split()]
     parent.kill()
     parent.wait()
     until(lambda: [start_of(pid) for pid in pids] == [None, None], "they stay")
@@ -267,7 +262,7 @@ def test_ending_a_tied_program_ends_all_that_it_started(tmp_path, monkeypatch) -
         "print(other.pid, flush=True)\n"
         "time.sleep(1000)\n"
     )
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.getcwd()}")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
     log = tmp_path / "log"
     child = spawn_tied("stubborn", [], log=str(log))
     other = int(until(lambda: log.exists() and log.read_text()))

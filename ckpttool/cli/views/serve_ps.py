@@ -12,7 +12,6 @@ from ckpttool.cli.view import View
 from ckpttool.cli.words import count
 from ckpttool.convert.wire import plain
 from ckpttool.ops.serve_ps.status import DownResult, StatusResult
-from ckpttool.ps.cluster import ClusterSpec
 from ckpttool.ps.events import Event
 from ckpttool.ps.run_dir import RunState
 
@@ -30,6 +29,7 @@ def event_record(event: Event) -> Mapping[str, object]:
     if event.state is not None:
         record["gateway"] = event.state.gateway
         record["cluster"] = event.state.cluster
+        record["tf_config"] = event.state.tf_config
     return record
 
 
@@ -49,9 +49,8 @@ def _where(state: RunState) -> Iterator[str]:
         yield f" (token: {escape(state.token_file)})\n" if state.token_file else "\n"
     if state.grpc:
         yield f"  grpc      {escape(state.grpc)}\n"
-    if state.train is None and state.cluster:
-        config = ClusterSpec.parse(state.cluster).tf_config()
-        yield f"  your own coordinator: export TF_CONFIG={escape(shlex.quote(config))}\n"
+    if state.tf_config:
+        yield f"  your own coordinator: export TF_CONFIG={escape(shlex.quote(state.tf_config))}\n"
 
 
 class StatusView(View):
@@ -88,7 +87,7 @@ class StatusView(View):
             "train": state.train,
             "tasks": [plain(task) for task in state.tasks],
             "cluster": state.cluster,
-            "tf_config": result.tf_config,
+            "tf_config": state.tf_config,
             "gateway": state.gateway,
             "grpc": state.grpc,
             "token_file": state.token_file,

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ckpttool.errors import CkpttoolError, RefusedError, StorageError
-from ckpttool.ps.cluster import ClusterSpec
 from ckpttool.ps.live_client import LiveClient
 from ckpttool.ps.run_dir import RunDirectory, RunState, Standing, standing
 
@@ -32,15 +31,12 @@ class StatusResult:
         standing: whether the supervisor lives.
         live: what the process with the parameters says (docs/architecture.md, ``status``);
             None: there is none that answers.
-        tf_config: what a coordinator of the user's own needs as TF_CONFIG; None where the
-            cluster has its own, or none runs.
     """
 
     directory: str
     state: RunState
     standing: Standing
     live: dict[str, Any] | None = None
-    tf_config: str | None = None
     warnings: tuple[str, ...] = ()
 
     @property
@@ -79,10 +75,7 @@ def status(directory: str) -> StatusResult:
     if stands == "elsewhere":
         warnings.append(f"the cluster was started on {state.node}: it may have ended meanwhile")
     live = _ask(run.path, warnings) if stands == "running" else None
-    tf_config = None
-    if stands != "ended" and state.train is None and state.cluster is not None:
-        tf_config = ClusterSpec.parse(state.cluster).tf_config()
-    return StatusResult(run.path, state, stands, live, tf_config, tuple(warnings))
+    return StatusResult(run.path, state, stands, live, tuple(warnings))
 
 
 def down(directory: str) -> DownResult:
