@@ -7,16 +7,19 @@ carries. Pure; the files that hold the JSON are the affair of the adapters.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from typing import Any, NamedTuple, NoReturn
 
 from ckpttool.errors import CorruptError
 from ckpttool.model import Finding
 
-__all__ = ["ModelSummary", "lambda_findings", "parse_object", "summary_of"]
+__all__ = ["ModelSummary", "groups_of_layers", "lambda_findings", "parse_object", "summary_of"]
 
 #: Keras' names for a layer, and for a function, that is Python byte code.
 _LAMBDA = frozenset({"Lambda", "__lambda__"})
+#: Where the name of a class is parted: before a word, and before a capital.
+_WORD, _CAPITAL = re.compile(r"(.)([A-Z][a-z]+)"), re.compile(r"([a-z])([A-Z])")
 #: Kinds of layers named in a summary.
 _NAMED = 6
 
@@ -87,6 +90,36 @@ def summary_of(config: dict[str, Any]) -> ModelSummary:
         tuple(layers),
         tuple(dict.fromkeys(code)),
     )
+
+
+def groups_of_layers(config: dict[str, Any]) -> dict[str, str]:
+    """The group that a ``.weights.h5`` has for each layer → the name of the layer.
+
+    Groups count the layers of a class in the order of the model: ``layers/dense_1``; those of
+    a model inside it lie below its own (keras/src/saving/saving_lib.py:
+    _save_container_state). Files say the names themselves since Keras 3.3.
+    """
+    found: dict[str, str] = {}
+    waiting: list[tuple[str, Any]] = [("", config)]
+    while waiting:
+        above, model = waiting.pop()
+        inner = model.get("config")
+        layers = inner.get("layers") if isinstance(inner, dict) else None
+        counts: Counter[str] = Counter()
+        for layer in layers if isinstance(layers, list) else ():
+            if not isinstance(layer, dict) or not isinstance(layer.get("class_name"), str):
+                continue
+            stem = _snake_case(layer["class_name"].rpartition(">")[2])
+            group = f"{above}layers/{stem}" + (f"_{counts[stem]}" if counts[stem] else "")
+            counts[stem] += 1
+            found[group] = _name(layer)
+            waiting.append((f"{group}/", layer))
+    return found
+
+
+def _snake_case(class_name: str) -> str:
+    """``BatchNormalization`` → ``batch_normalization``, and ``PReLU`` → ``p_re_lu``."""
+    return _CAPITAL.sub(r"\1_\2", _WORD.sub(r"\1_\2", class_name)).lower()
 
 
 def lambda_findings(summary: ModelSummary, where: str) -> list[Finding]:

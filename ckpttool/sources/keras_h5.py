@@ -8,6 +8,7 @@ configuration of a model is read as data and never made into a model.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -63,13 +64,22 @@ class Hdf5Source(ListedSource):
             name = name.removesuffix(ending)
         self.number = file_number(name)
 
-    def read_file(self, file: ReadableFile, *, start: int = 0, size: int | None = None) -> Hdf5:
+    def read_file(
+        self,
+        file: ReadableFile,
+        *,
+        start: int = 0,
+        size: int | None = None,
+        known: Mapping[str, str] | None = None,
+    ) -> Hdf5:
         """List what an HDF5 file holds, and what is odd about it.
 
         Args:
             file: the file.
             start: where in it the HDF5 file begins.
             size: its bytes; None: up to the end.
+            known: names of the layers by their groups, for a file that does not say them;
+                counts only where it has every group of the file's model.
         """
         self._hdf5 = hdf5 = Hdf5Process(file, self._limits, start=start, size=size)
         found = hdf5.walk()
@@ -87,6 +97,9 @@ class Hdf5Source(ListedSource):
             for group in groups:
                 if group.endswith("/vars"):
                     layers[group.removesuffix("/vars")] = hdf5.attribute(group, "name") or ""
+            if known and not any(layers.values()):
+                top = {group for group in groups if re.fullmatch("layers/[^/]+", group)}
+                layers = dict(known) if top <= known.keys() else layers
         elif style == "plain":
             self.notes.append("an HDF5 file that Keras did not write: its datasets as they are")
         stored = [Stored(data.path, data.shape, data.type.name) for data in found.datasets]

@@ -2,9 +2,10 @@
 
 Up to Keras 2, and in the ``.h5`` of Keras 3, a dataset's path spells the variable's name:
 ``model_weights/dense/dense/kernel:0``. A ``.weights.h5`` numbers them:
-``layers/dense_1/vars/0``, where ``dense_1`` counts the layers of a class, and the layer's
-own name is an attribute since Keras 3.3. What number 0 of a layer is follows from the class
-where that is one of Keras' own and the shapes fit. Pure: knows paths, not files.
+``layers/dense_1/vars/0``, where ``dense_1`` counts the layers of a class. The layer's own
+name is an attribute since Keras 3.3; before, an archive's configuration has it. What number
+0 of a layer is follows from the class where that is one of Keras' own and the shapes fit.
+Pure: knows paths, not files.
 
 Where the paths come from: keras/src/legacy/saving/legacy_h5_format.py and
 keras/src/saving/saving_lib.py; names of optimizers' variables from keras/src/optimizers.

@@ -14,7 +14,7 @@ from ckpttool.errors import CorruptError, IncompleteError, LimitError, Unsupport
 from ckpttool.formats.zip_directory import STORED, ZipMember, read_directory, read_member
 from ckpttool.formats.zip_stream import unpacked
 from ckpttool.model import Finding, Variable
-from ckpttool.sources.keras_config import parse_object
+from ckpttool.sources.keras_config import groups_of_layers, parse_object
 from ckpttool.sources.keras_h5 import Hdf5Source
 from ckpttool.storage import open_directory
 
@@ -48,10 +48,12 @@ class KerasZipSource(Hdf5Source):
             file = self.open(resolved.prefix)
             members = {member.name: member for member in read_directory(file, limits)}
             self._weights = weights = _weights(file, members)
-            self.read_file(file, start=weights.offset, size=weights.nbytes)
             metadata = self._json(file, members, _METADATA)
+            config = self._json(file, members, _CONFIG)
+            known = {} if config is None else _names_of_layers(config)
+            self.read_file(file, start=weights.offset, size=weights.nbytes, known=known)
             version = None if metadata is None else parse_metadata(metadata)
-            self.describe(version, self._json(file, members, _CONFIG), _CONFIG)
+            self.describe(version, config, _CONFIG)
         except BaseException:
             self.close()
             raise
@@ -82,6 +84,14 @@ def parse_metadata(data: bytes) -> str:
     except CorruptError:
         return ""
     return version if isinstance(version, str) else ""
+
+
+def _names_of_layers(config: bytes) -> dict[str, str]:
+    """What the configuration calls the layers, by their groups; `describe` says what is wrong."""
+    try:
+        return groups_of_layers(parse_object(config, _CONFIG))
+    except CorruptError:
+        return {}
 
 
 def _weights(file: ReadableFile, members: dict[str, ZipMember]) -> ZipMember:

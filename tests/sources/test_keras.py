@@ -15,6 +15,7 @@ import pytest
 from ckpttool.errors import CkpttoolError, IncompleteError, UnsafeError, UnsupportedError
 from ckpttool.model import Variable
 from ckpttool.sources.base import Source
+from ckpttool.sources.keras_config import groups_of_layers
 from ckpttool.sources.registry import open_source
 from ckpttool.sources.selection import Selection
 
@@ -335,3 +336,29 @@ def test_a_flipped_bit_is_an_error_of_ours_or_other_values(files, tmp_path) -> N
                     value(source, variable)
         except CkpttoolError as error:
             assert error.exit_code in {11, 12, 20, 21}  # noqa: PT017 - any of several classes
+
+
+def test_the_groups_of_layers_count_those_of_a_class() -> None:
+    def layer(class_name: str, name: str, *inner: dict[str, Any]) -> dict[str, Any]:
+        config = {"name": name, "layers": list(inner)} if inner else {"name": name}
+        return {"class_name": class_name, "config": config}
+
+    encoder = layer("Functional", "encoder", layer("Conv2D", "stem"), layer("Dense", "out"))
+    model = layer(
+        "Sequential",
+        "model",
+        layer("Dense", "first"),
+        encoder,
+        layer("my_package>PReLU", "bend"),
+        layer("Dense", "last"),
+    )
+    assert groups_of_layers(model) == {
+        "layers/dense": "first",
+        "layers/dense_1": "last",
+        "layers/functional": "encoder",
+        "layers/functional/layers/conv2d": "stem",
+        "layers/functional/layers/dense": "out",
+        "layers/p_re_lu": "bend",
+    }
+    assert groups_of_layers({"config": {"layers": [3, {"class_name": None}]}}) == {}
+    assert groups_of_layers({"config": []}) == {}

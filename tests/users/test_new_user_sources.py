@@ -129,3 +129,15 @@ def test_renames_that_would_undo_one_another_are_not_given_together() -> None:
     assert {pair.a: pair.b for pair in found.pairs} == pairs
     assert len(found.rules) == 2
     assert len(found.renames) == 1
+
+
+def test_a_keras_2_archive_has_the_names_of_its_layers(run_cli: RunCli, fixtures_dir: Path) -> None:
+    """D38: its groups count layers by class; their names are in its configuration."""
+    archive, whole = (
+        str(fixtures_dir / "keras-files" / name) for name in ("keras2.keras", "keras2.h5")
+    )
+    with ckpttool.open(archive) as opened, ckpttool.open(whole) as other:
+        names = {one.name for one in opened.values() if one.kind == "model"}
+        assert {"hidden/kernel", "scores/bias", "embedding/embeddings"} <= names
+        for name in names & set(other):
+            np.testing.assert_array_equal(opened.read(name), other.read(name))
