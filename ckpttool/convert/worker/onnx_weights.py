@@ -142,15 +142,21 @@ def _to_placeholder(node: Any, weight: Weight) -> None:  # noqa: ANN401
 
 @dataclass(frozen=True, slots=True)
 class LaidOut:
-    """A weight in the layout in which it is written: transposed, then another shape.
+    """A weight in the layout in which it is written.
 
-    ``name`` is that of its placeholder in the graph.
+    Attributes:
+        name: of its placeholder in the graph.
+        weight: as it is stored.
+        shape: as it is written.
+        before: the shape in which it is transposed; None: it is not.
+        perm: how.
     """
 
     name: str
     weight: Weight
     shape: tuple[int, ...]
-    perm: tuple[int, ...] | None = None
+    before: tuple[int, ...] | None = None
+    perm: tuple[int, ...] = ()
 
     @property
     def dtype(self) -> str:
@@ -162,10 +168,10 @@ class LaidOut:
 
     def chunks(self) -> Iterator[bytes]:
         """Its bytes in C order, little-endian; only of a transposed one the whole is held."""
-        if self.perm is None:
+        if self.before is None:
             yield from self.weight.chunks()
             return
-        array = self.weight.array().transpose(self.perm)
+        array = self.weight.array().reshape(self.before).transpose(self.perm)
         rows = max(1, _CHUNK_BYTES * max(1, len(array)) // max(1, array.nbytes))
         for start in range(0, len(array), rows):
             yield array[start : start + rows].tobytes()
@@ -230,10 +236,11 @@ def _absorbed(weight: LaidOut, node: Any, constants: Mapping[str, Any]) -> LaidO
         return None
     if node.op_type == "Identity":
         return weight
-    if node.op_type == "Transpose" and weight.perm is None and weight.shape == weight.weight.shape:
+    if node.op_type == "Transpose" and weight.before is None:
         given = [tuple(one.ints) for one in node.attribute if one.name == "perm"]
         perm = given[0] if given else tuple(reversed(range(len(weight.shape))))
-        return replace(weight, shape=tuple(weight.shape[at] for at in perm), perm=perm)
+        after = tuple(weight.shape[at] for at in perm)
+        return replace(weight, shape=after, before=weight.shape, perm=perm)
     if node.op_type == "Reshape" and len(node.input) > 1 and node.input[1] in constants:
         shape = _reshaped(weight.shape, constants[node.input[1]])
         return None if shape is None else replace(weight, shape=shape)
