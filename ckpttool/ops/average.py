@@ -75,7 +75,7 @@ def _shares(addresses: Sequence[str], weights: Sequence[float] | None) -> list[f
         raise UsageError(
             "there is nothing to average",
             why=f"{len(addresses)} source was given",
-            hint="give two sources or more",
+            hint="give two or more, each by its name: RUN/@9000 RUN/@10000",
         )
     given = [1.0] * len(addresses) if weights is None else list(weights)
     total = fsum(given)

@@ -141,3 +141,32 @@ def test_a_keras_2_archive_has_the_names_of_its_layers(run_cli: RunCli, fixtures
         assert {"hidden/kernel", "scores/bias", "embedding/embeddings"} <= names
         for name in names & set(other):
             np.testing.assert_array_equal(opened.read(name), other.read(name))
+
+
+def test_writing_commands_are_quiet_when_asked_and_say_that_they_verified(
+    run_cli: RunCli, fixtures_dir: Path, tmp_path: Path
+) -> None:
+    run = str(fixtures_dir / "mlp-v1")
+    said = run_cli(["repartition", run, str(tmp_path / "a"), "--verify"]).stderr
+    assert "is the latest by the state file" in said
+    assert "was read back: every checksum fits" in said
+    for line in (
+        ["repartition", run, str(tmp_path / "b"), "-q", "--verify"],
+        ["cp", run, str(tmp_path / "c"), "-q"],
+        ["edit", run, str(tmp_path / "d"), "-q", "--drop", "*/Adam*"],
+        [
+            "merge",
+            run,
+            str(fixtures_dir / "v1"),
+            "-o",
+            str(tmp_path / "e"),
+            "-q",
+            "--on-conflict=last",
+        ],
+        ["average", run, run, "-o", str(tmp_path / "f"), "-q"],
+        ["mv", str(tmp_path / "c"), str(tmp_path / "g"), "-q"],
+    ):
+        done = run_cli(line)
+        assert done.returncode == 0, done.stderr
+        assert "latest" not in done.stderr
+        assert "read back" not in done.stderr

@@ -29,7 +29,7 @@ __all__ = ["command"]
     help="One for each SRC; divided by their sum.  [default: equal]",
 )
 @rewriting
-@options.output()
+@options.output(notes=True)
 def command(
     out: Output,
     sources: tuple[str, ...],

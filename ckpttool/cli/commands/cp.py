@@ -25,7 +25,7 @@ __all__ = ["command"]
 )
 @link_option
 @rewriting
-@options.output()
+@options.output(notes=True)
 def command(out: Output, source: str, destination: str, salvage: bool, how: Rewriting) -> int:
     """Copy a whole checkpoint: every data file and the graph, the index last.
 

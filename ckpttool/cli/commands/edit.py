@@ -81,7 +81,7 @@ __all__ = ["command"]
 )
 @link_option
 @rewriting
-@options.output()
+@options.output(notes=True)
 def command(
     out: Output,
     source: str,

@@ -37,7 +37,7 @@ __all__ = ["command"]
 )
 @link_option
 @rewriting
-@options.output()
+@options.output(notes=True)
 def command(
     out: Output,
     sources: tuple[str, ...],

@@ -14,7 +14,7 @@ __all__ = ["command"]
 @options.source
 @options.destination
 @rewriting
-@options.output()
+@options.output(notes=True)
 def command(out: Output, source: str, destination: str, how: Rewriting) -> int:
     """Move or rename a whole checkpoint: every data file and the graph.
 
