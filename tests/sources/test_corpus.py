@@ -28,7 +28,6 @@ UNREADABLE = {
     "derived-damaged-iris/no-index/model.ckpt": (20, "index-missing"),
     "derived-damaged-iris/truncated-index/model.ckpt": (20, "table-magic"),
     "derived-damaged-iris/zero-byte-index/model.ckpt": (20, "table-empty"),
-    "keras3-mnist-keras/mnist.keras": (11, "foreign-format"),
 }
 
 #: Prefixes that can be listed, and some of whose variables cannot be read: how many, why.

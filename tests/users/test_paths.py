@@ -79,10 +79,6 @@ def test_d04_what_is_no_tensorflow_checkpoint_is_named(
     for path, words in [
         (corpus / "bad-pytorch-ckpt" / "model.ckpt", "a PyTorch checkpoint (zip)"),
         (corpus / "bad-pytorch-ckpt", "a PyTorch checkpoint (zip)"),
-        (corpus / "keras3-mnist-keras" / "mnist.keras", "a Keras v3 model"),
-        (corpus / "h5-tfjs-fsrcnn" / "trained_model" / "SRCNN.h5", "an HDF5 file"),
-        (corpus / "pb-frozen-rnn-fc" / "gru" / "frozen.pb", "a GraphDef"),
-        (corpus / "multi-regression-allformats/regression/tflite/model.tflite", "a TFLite model"),
         (tmp_path / "lightning.ckpt", "a PyTorch checkpoint (zip)"),
         (tmp_path / "model.ckpt.tar.gz", "a gzip-compressed file"),
     ]:
@@ -90,6 +86,15 @@ def test_d04_what_is_no_tensorflow_checkpoint_is_named(
         assert error["code"] == 11
         assert words in error["message"] + error["why"]
         assert error["hint"]
+    # What other programs of TensorFlow write is no checkpoint either, and is read all the same.
+    for path, kind in [
+        ("keras3-mnist-keras/mnist.keras", "keras-v3"),
+        ("h5-tfjs-fsrcnn/trained_model/SRCNN.h5", "keras-h5"),
+        ("pb-frozen-rnn-fc/gru/frozen.pb", "frozen-graph"),
+        ("multi-regression-allformats/regression/tflite/model.tflite", "tflite"),
+    ]:
+        result = run_cli(["inspect", "--json", corpus / path])
+        assert json.loads(result.stdout)["data"]["kind"] == kind
 
 
 def test_d05_git_lfs_pointers_say_their_size_and_how_to_fetch_them(
