@@ -32,6 +32,10 @@ _DROPOUT_SCOPE = re.compile(r"(?:^|.*/)[^/]*dropout[^/]*(?=/)", re.IGNORECASE)
 _RANDOM_OPS = frozenset(
     {"RandomUniform", "StatelessRandomUniform", "StatelessRandomUniformV2", "StatefulUniform"}
 )
+#: What random numbers become a mask by, and what may happen to them before.
+_MASKS, _SCALES = frozenset({"Floor", "GreaterEqual"}), frozenset({"Add", "AddV2", "Mul", "Sub"})
+#: What the node that draws is called below its operation.
+_DRAWN = "/random_uniform/RandomUniform"
 _BATCH_NORM_OPS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
 _OPTIMIZER = re.compile(r"^(?:Resource)?(?:Sparse)?Apply[A-Z]")
 _AVERAGE = "/ExponentialMovingAverage"
@@ -149,7 +153,10 @@ def _shown(
         return None if graph.attrs(node).flag("is_training") is False else (sign, node.name)
     if sign == "dropout":
         scope = _DROPOUT_SCOPE.match(node.name)
-        return (sign, scope[0]) if scope else None
+        if scope:
+            return sign, scope[0]
+        drops = node.op == "Dropout" or _makes_a_mask(topology, place)
+        return (sign, node.name.removesuffix(_DRAWN)) if drops else None
     if sign == "switch-unfed":
         dtype = graph.attrs(node).type("dtype")
         if dtype == "bool":
@@ -162,6 +169,21 @@ def _shown(
     if sign == "moving-averages":
         return (sign, node.name) if node.name.endswith(_AVERAGE) else None
     return sign, node.name
+
+
+def _makes_a_mask(topology: Topology, place: int) -> bool:
+    """Whether random numbers are compared or rounded down, as nn_ops.py's dropout does.
+
+    Between the draw and that are at most a scale and a shift.
+    """
+    consumers, nodes = topology.consumers, topology.nodes
+    drawn = [place]
+    for _ in range(3):
+        drawn = [after for one in drawn for after in consumers.get(one, ())]
+        if any(nodes[one].op in _MASKS for one in drawn):
+            return True
+        drawn = [one for one in drawn if nodes[one].op in _SCALES]
+    return False
 
 
 def _trains_by_default(graph: Graph, topology: Topology, node: Node, place: int) -> bool:

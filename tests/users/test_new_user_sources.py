@@ -15,7 +15,9 @@ import pytest
 import ckpttool
 from ckpttool.ops.diff.facts import Only
 from ckpttool.ops.diff.suggest import with_rules
+from ckpttool.sources.graph_analysis import analyse_graph
 from tests.support.command import RunCli, clean_environment
+from tests.support.graph_files import graph_of, node, placeholder
 
 
 def save_arrays(path: str, arrays: dict[str, Any]) -> None:
@@ -170,3 +172,24 @@ def test_writing_commands_are_quiet_when_asked_and_say_that_they_verified(
         assert done.returncode == 0, done.stderr
         assert "latest" not in done.stderr
         assert "read back" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "step", [("GreaterEqual",), ("Mul", "Add", "GreaterEqual"), ("Add", "Floor")]
+)
+def test_d36_dropout_that_is_not_called_so(step: tuple[str, ...]) -> None:
+    """``tf.nn.dropout(x, name="drop")``: what is done with the random numbers tells it."""
+    text, last = placeholder("x") + node("drop/random_uniform/RandomUniform", "RandomUniform"), ""
+    for number, op in enumerate(step):
+        before = f"drop/{number - 1}" if number else "drop/random_uniform/RandomUniform"
+        text += node(last := f"drop/{number}", op, before, "x")
+    found = analyse_graph(graph_of(text + node("out", "Mul", last, "x")))
+    assert [(sign.id, sign.nodes, sign.alters) for sign in found.signs] == [
+        ("dropout", ("drop",), True)
+    ]
+
+
+def test_d36_random_numbers_that_drop_nothing() -> None:
+    drawn = node("noise", "RandomUniform") + node("scaled", "Mul", "noise", "x")
+    found = analyse_graph(graph_of(placeholder("x") + drawn + node("out", "Add", "scaled", "x")))
+    assert found.signs == ()
