@@ -97,6 +97,22 @@ class Picture(tf.Module):
         return tf.reduce_mean(image, [1, 2])
 
 
+class Pair(tf.Module):
+    """One input says how long the other has to be."""
+
+    def __init__(self):
+        self.scale = tf.Variable(2.0, name="scale")
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, None], tf.float32, name="a"),
+            tf.TensorSpec([None, 20], tf.float32, name="b"),
+        ]
+    )
+    def __call__(self, a, b):
+        return tf.reduce_sum(a * b, 1) * self.scale
+
+
 class Fixed(tf.Module):
     """Four at a time, no more and no fewer."""
 
@@ -141,7 +157,7 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert spec.loader is not None
     build = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(build)
-    for name in ("Dice", "Many", "Picture", "Fixed", "Overflow", "Numbers"):
+    for name in ("Dice", "Many", "Picture", "Pair", "Fixed", "Overflow", "Numbers"):
         tf.train.Checkpoint(model=getattr(build, name)()).write(str(folder / name / "ckpt"))
     return folder
 
@@ -224,8 +240,9 @@ def test_inputs_keep_to_the_ranges_and_sizes_that_the_graph_wants(
         assert all((again[name] == array).all() for name, array in feeds.items()), "seeded"
 
 
-def test_a_size_that_the_graph_takes_is_found(mine: Path, tmp_path: Path) -> None:
-    assert converted(of_mine(mine, "Picture", tmp_path / "export")).check.state == "passed"
+@pytest.mark.parametrize("name", ["Picture", "Pair"])
+def test_a_size_that_the_graph_takes_is_found(name: str, mine: Path, tmp_path: Path) -> None:
+    assert converted(of_mine(mine, name, tmp_path / "export")).check.state == "passed"
 
 
 # What is found out -------------------------------------------------------------------

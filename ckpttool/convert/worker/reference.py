@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ckpttool.convert.job import Case
 from ckpttool.convert.metrics import compare
+from ckpttool.convert.ports import Port
 from ckpttool.convert.request import Request
 from ckpttool.convert.worker.batches import run_in_batches
 from ckpttool.convert.worker.cases import plain_array, save_case
@@ -112,8 +113,7 @@ def _runs(function: Function, request: Request, facts: GraphFacts) -> list[_Run]
     is_open = any(port.shape and port.shape[0] is None for port in ports)
     fixed = request.settings.batch
     batches = _BATCHES if is_open and fixed is None else (fixed or 1,)
-    has_sizes = any(None in (port.shape or ())[1:] for port in ports)
-    sizes = OPEN_SIZES if has_sizes else OPEN_SIZES[:1]
+    sizes = _open_sizes(ports)
     for size in sizes:
         try:
             return [_made_up(function, batch, size, request, facts) for batch in batches]
@@ -122,6 +122,14 @@ def _runs(function: Function, request: Request, facts: GraphFacts) -> list[_Run]
                 raise
             traceback.print_exc()
     raise AssertionError("the last size returns or raises")
+
+
+def _open_sizes(ports: Sequence[Port]) -> Sequence[int]:
+    """Sizes to try for open dimensions: ours, and those that other inputs have fixed."""
+    sizes = [size for port in ports for size in (port.shape or ())[1:]]
+    if None not in sizes:
+        return OPEN_SIZES[:1]
+    return list(dict.fromkeys([*OPEN_SIZES, *(size for size in sizes if size)]))
 
 
 def _made_up(
