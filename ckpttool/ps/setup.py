@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CompressionSetup", "ExportSetup", "GatewaySetup", "SnapshotSetup", "TrainSetup"]
+__all__ = [
+    "AttachSetup",
+    "CompressionSetup",
+    "ExportSetup",
+    "GatewaySetup",
+    "SnapshotSetup",
+    "TrainSetup",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +109,22 @@ class GatewaySetup:
     tls_key: str | None = None
     client_ca: str | None = None
     max_age: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class AttachSetup:
+    """All that the process is told which attaches to a TensorFlow 1 cluster.
+
+    Attributes:
+        run_dir: absolute path of the run directory.
+        target: the address of one parameter server; it knows the others.
+        names: absolute path of what says which variables there are: a checkpoint, a
+            ``.meta``, or a manifest.
+        snapshots, exports: as of ``TrainSetup``.
+    """
+
+    run_dir: str
+    target: str
+    names: str
+    snapshots: SnapshotSetup = SnapshotSetup()
+    exports: tuple[ExportSetup, ...] = ()

@@ -133,14 +133,17 @@ def keras3(ctx: Any) -> None:
         optimizer.build(model.trainable_variables)
     ctx.track(model, optimizer=optimizer)
 
-    @tf.function
-    def step() -> tf.Tensor:
+    def replica() -> tf.Tensor:
         x = tf.random.uniform([8, 4])
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(tf.square(model(x, training=True) - 1.0))
         grads = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
         return loss
+
+    @tf.function
+    def step() -> tf.Tensor:
+        return ctx.strategy.run(replica)
 
     for _ in range(20):
         ctx.schedule(step)

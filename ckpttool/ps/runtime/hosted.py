@@ -27,7 +27,7 @@ from ckpttool.sources.base import Source
 from ckpttool.sources.nearest import nearest
 from ckpttool.sources.selection import Selection
 
-__all__ = ["HostedSource", "lost"]
+__all__ = ["HostedSource", "find", "lost", "require_fit"]
 
 
 def lost(error: tf.errors.OpError) -> ClusterError:
@@ -161,7 +161,7 @@ class HostedSource:
         else:
             chosen = [find(list(live.values()), name) for name in names]
         stored = {variable.key: variable for variable in source.variables()}
-        _require(chosen, stored, source.location)
+        require_fit(chosen, stored, source.location)
         nbytes = 0
         for variable in chosen:
             for number, part in enumerate(variable.parts):
@@ -250,7 +250,7 @@ def _rows(variable: LiveVariable, part: LivePart) -> Selection:
     return Selection.of(variable.shape, (slice(first, first + part.extent[0]),))
 
 
-def _require(chosen: Sequence[LiveVariable], stored: Mapping[str, Any], location: str) -> None:
+def require_fit(chosen: Sequence[LiveVariable], stored: Mapping[str, Any], location: str) -> None:
     """Check that all that is to be written is there, and fits."""
     missing = [variable.name for variable in chosen if variable.key not in stored]
     if missing:

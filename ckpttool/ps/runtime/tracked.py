@@ -103,7 +103,9 @@ def _stand_in(node: Any) -> _StandIn | None:
     if isinstance(node, Table):
         return _StandIn(node.name, tuple(node.parts))
     if _is_sharded(node):
-        return _StandIn(_plain_name(node.name), tuple(node.variables))
+        # Its own name says nothing: the strategy gives it none.
+        name = _plain_name(node.variables[0].name).removesuffix("/part_0")
+        return _StandIn(name, tuple(node.variables))
     inner = getattr(node, "_value", None)  # a variable of Keras 3 holds one of TensorFlow
     if _is_sharded(inner):
         raise UnsupportedError(

@@ -1,0 +1,427 @@
+"""Live parameters of a TensorFlow 1 cluster, from outside: whoever trains it is not asked.
+
+A variable of such a cluster is reached by its name, through a session on one of its
+parameter servers. A copy is made on each server, beside the variable, under a name of our
+own, and fetched when training has gone on; workers write while it is made, so it is of one
+moment only where their hooks pause them (``hook``).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from ckpttool.convert.wire import decode
+from ckpttool.errors import CkpttoolError, NotFoundError, RefusedError, UnreachableError
+from ckpttool.limits import default_limits
+from ckpttool.model import numel
+from ckpttool.ps.channel import Channel
+from ckpttool.ps.live_protocol import failure
+from ckpttool.ps.run_dir import RunDirectory
+from ckpttool.ps.runtime.hook import CONTAINER, Pause
+from ckpttool.ps.runtime.hosted import find, lost, require_fit
+from ckpttool.ps.runtime.live import LivePart, LiveVariable, Loaded, Mode, Moment, pieces_of
+from ckpttool.ps.runtime.live_host import LiveHost
+from ckpttool.ps.runtime.names import Wanted, part_names, wanted_variables
+from ckpttool.ps.setup import AttachSetup
+from ckpttool.sources.base import Source
+from ckpttool.sources.kinds import kind_of_name
+from ckpttool.sources.selection import Selection
+
+__all__ = ["AttachedSource", "run"]
+
+tf1 = tf.compat.v1
+_R = tf.raw_ops
+#: Parts of a variable that are tried at once.
+_PARTS_AT_ONCE = 16
+_TIMEOUT_MS = 60_000
+
+
+def run(job: dict[str, Any], channel: Channel) -> None:
+    """Attach, and serve. Tells ``ready``, or ``failed`` with the reason.
+
+    Args:
+        job: ``setup`` (an ``AttachSetup``, encoded).
+        channel: to the supervisor.
+    """
+    setup = decode(AttachSetup, job["setup"])
+    try:
+        wanted = wanted_variables(setup.names, default_limits())
+        source = AttachedSource(setup.target, wanted)
+        with LiveHost(source, RunDirectory(setup.run_dir), setup.snapshots, setup.exports):
+            channel.send({"event": "ready"})
+            threading.Event().wait()
+    except CkpttoolError as error:
+        channel.send({"event": "failed", **failure(error)})
+
+
+class _Live(NamedTuple):
+    """The operations of one part: fixed, so that a graph does not grow with use."""
+
+    handle: Any
+    copy: Any
+    drop: Any
+    piece: Any
+    live_piece: Any
+
+
+class AttachedSource:
+    """The variables of a cluster that answer to their names; meets ``LiveSource``.
+
+    Args:
+        target: ``host:port`` of a parameter server.
+        wanted: what is looked for; what is not there is left out.
+
+    Raises:
+        UnreachableError: id ``ps-unreachable``.
+        NotFoundError: id ``no-live-variables``.
+    """
+
+    mode: Mode = "attached"
+
+    def __init__(self, target: str, wanted: Sequence[Wanted]) -> None:
+        self._graph = tf.Graph()
+        self._session = tf1.Session(
+            f"grpc://{target}",
+            graph=self._graph,
+            config=tf1.ConfigProto(
+                device_filters=["/job:ps"], operation_timeout_in_ms=_TIMEOUT_MS
+            ),
+        )
+        self._freezing = threading.Lock()
+        try:
+            devices = {_task(device.name) for device in self._session.list_devices()}
+            self._servers = sorted(task for task in devices if task is not None)
+            self._find(wanted)
+        except tf.errors.OpError as error:
+            raise UnreachableError(
+                f"no parameter server answers at {target}",
+                why=str(error)[:300],
+                hint="give --ps an address of the cluster's job ps, as host:port",
+                id="ps-unreachable",
+            ) from error
+        with self._graph.as_default():
+            self._first = tf1.placeholder(tf.int64, [])
+            self._count = tf1.placeholder(tf.int64, [])
+            self._live = {
+                (variable.key, number): self._operations(variable, number)
+                for variable in self._variables
+                for number in range(len(variable.parts))
+            }
+            self._pause = Pause(self._session, self._servers[0])
+
+    @property
+    def consistent(self) -> bool:
+        """Whether every worker has a hook."""
+        return self._pause.complete()
+
+    def variables(self) -> Sequence[LiveVariable]:
+        """See ``LiveSource``."""
+        return self._variables
+
+    def step(self) -> int | None:
+        """See ``LiveSource``: of the first variable that counts steps."""
+        for variable in self._variables:
+            if variable.kind == "step" and not variable.shape:
+                data = b"".join(self.read(variable.key))
+                return int.from_bytes(data, "little", signed=True)
+        return None
+
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        """See ``LiveSource``; of a variable in parts along its rows."""
+        variable = find(self._variables, name)
+        for number, part in enumerate(variable.parts):
+            piece = self._live[variable.key, number].live_piece
+            row = numel(part.extent[1:])
+            if not variable.shape:
+                yield from self._fetch(piece, 0, 1)
+                continue
+            end = variable.shape[0] if stop is None else stop
+            first = max(start - part.start[0], 0)
+            last = min(end - part.start[0], part.extent[0])
+            if first < last:
+                yield from self._fetch(piece, first * row, (last - first) * row)
+
+    @contextmanager
+    def freeze(self, *, consistent: bool | None) -> Iterator[FrozenShadow]:
+        """See ``LiveSource``. One at a time: the copies have fixed names."""
+        if consistent and not self.consistent:
+            raise RefusedError(
+                "a snapshot of one moment cannot be made of this cluster",
+                why="its workers write while variables are copied, and not all have a hook",
+                hint="add ckpttool.ps.PauseHook to every trainer, or take what there is",
+                id="snapshot-not-whole",
+            )
+        with self._freezing:
+            frozen = None
+            try:
+                frozen = self._copy(pause=consistent is not False and self.consistent)
+                yield frozen
+            except tf.errors.OpError as error:
+                raise lost(error) from error
+            finally:
+                if frozen is not None:
+                    frozen.close()
+
+    def write(self, source: Source, names: Sequence[str] | None = None) -> Loaded:
+        """See ``LiveSource``. Workers are paused where they have hooks."""
+        chosen = (
+            list(self._variables)
+            if names is None
+            else [find(self._variables, name) for name in names]
+        )
+        stored = {variable.key: variable for variable in source.variables()}
+        require_fit(chosen, stored, source.location)
+        nbytes = 0
+        with self._pause.held(pause=self.consistent), self._graph.as_default():
+            for variable in chosen:
+                values = source.read(
+                    stored[variable.key], Selection.whole(variable.shape)
+                )
+                for number, part in enumerate(variable.parts):
+                    box = tuple(
+                        slice(first, first + size)
+                        for first, size in zip(part.start, part.extent, strict=True)
+                    )
+                    self._assign(variable, number, np.ascontiguousarray(values[box]))
+                nbytes += values.nbytes
+        return Loaded(len(chosen), nbytes, source.step)
+
+    def close(self) -> None:
+        """End the session."""
+        self._session.close()
+
+    def _assign(self, variable: LiveVariable, number: int, values: np.ndarray) -> None:
+        """Write a part, a range of its rows at a time."""
+        live = self._live[variable.key, number]
+        if not values.ndim:
+            self._write_rows(live, variable, values, None)
+            return
+        row = numel(values.shape[1:]) * values.itemsize
+        for first, rows in pieces_of(values.shape[0], row):
+            self._write_rows(live, variable, values[first : first + rows], first)
+
+    def _write_rows(
+        self, live: _Live, variable: LiveVariable, values: np.ndarray, first: int | None
+    ) -> None:
+        graph = tf.Graph()  # thrown away: operations with values of their own may not pile up
+        part = live.handle.op
+        with graph.as_default(), tf1.device(part.device):
+            handle = _R.VarHandleOp(
+                dtype=tf.as_dtype(variable.dtype),
+                shape=tf.TensorShape(None),
+                shared_name=part.get_attr("shared_name").decode(),
+                container="",
+            )
+            value = tf1.placeholder(tf.as_dtype(variable.dtype), values.shape)
+            if first is None:
+                write = _R.AssignVariableOp(resource=handle, value=value)
+            else:
+                write = _R.ResourceStridedSliceAssign(
+                    ref=handle,
+                    begin=[first],
+                    end=[first + values.shape[0]],
+                    strides=[1],
+                    value=value,
+                )
+        with tf1.Session(self._session.sess_str, graph=graph, config=self._session._config) as one:
+            one.run(write, {value: values})
+
+    def _copy(self, *, pause: bool) -> FrozenShadow:
+        before = self.step()
+        with self._pause.held(pause=pause) as seconds:
+            now = time.time()
+            self._session.run([live.copy for live in self._live.values()])
+        frozen = FrozenShadow(self, self._variables)
+        step = None
+        for variable in self._variables:
+            if variable.kind == "step" and not variable.shape:
+                data = b"".join(frozen.pieces(variable, 0))
+                step = int.from_bytes(data, "little", signed=True)
+                break
+        frozen.moment = Moment(before, step, self.step(), pause, seconds[0], now)
+        return frozen
+
+    def drop(self, variable: LiveVariable) -> None:
+        """Remove the copies of a variable from the servers."""
+        self._session.run(
+            [self._live[variable.key, number].drop for number in range(len(variable.parts))]
+        )
+
+    def fetch_copy(self, variable: LiveVariable, part: int) -> Iterator[bytes]:
+        """The elements of the copy of a part."""
+        count = numel(variable.parts[part].extent)
+        yield from self._fetch(self._live[variable.key, part].piece, first=0, count=count)
+
+    def _fetch(self, piece: Any, first: int, count: int) -> Iterator[bytes]:
+        for begin, size in pieces_of(count, piece.dtype.size):
+            fed = {self._first: first + begin, self._count: size}
+            yield self._session.run(piece, fed).tobytes()
+
+    def _operations(self, variable: LiveVariable, number: int) -> _Live:
+        part = variable.parts[number]
+        dtype = tf.as_dtype(variable.dtype)
+        name = self._names[variable.key][number]
+        with tf1.device(f"/job:ps/task:{part.ps}"):
+            live = _handle(name, dtype)
+            shadow = _handle(f"ckpttool/{name}", dtype, CONTAINER)
+            return _Live(
+                live,
+                _R.AssignVariableOp(
+                    resource=shadow, value=_R.ReadVariableOp(resource=live, dtype=dtype)
+                ),
+                _R.DestroyResourceOp(resource=shadow, ignore_lookup_error=True),
+                self._piece(shadow, dtype),
+                self._piece(live, dtype),
+            )
+
+    def _piece(self, handle: Any, dtype: tf.DType) -> Any:
+        flat = tf.reshape(_R.ReadVariableOp(resource=handle, dtype=dtype), [-1])
+        return tf.slice(flat, [self._first], [self._count])
+
+    def _find(self, wanted: Sequence[Wanted]) -> None:
+        """Try every name on every server."""
+        self._variables: list[LiveVariable] = []
+        #: What the parts of a variable are called, by its key.
+        self._names: dict[str, list[str]] = {}
+        whole = self._probe([(one.name, one.dtype) for one in wanted])
+        for one in wanted:
+            found = [(one.name, *whole[one.name])] if one.name in whole else self._parts(one)
+            variable = _variable(one, found)
+            if variable is not None:
+                self._variables.append(variable)
+                self._names[one.name] = [name for name, _, _ in found]
+        if not self._variables:
+            raise NotFoundError(
+                "none of the variables is live in this cluster",
+                why=f"{len(wanted)} names were tried on {len(self._servers)} parameter servers",
+                hint="they have to be of this training, which has to have begun, with resource "
+                "variables (tf.compat.v1.enable_resource_variables)",
+                id="no-live-variables",
+            )
+
+    def _parts(self, one: Wanted) -> list[tuple[str, int, tuple[int, ...]]]:
+        """The parts of a variable that is not there as a whole: name, server, shape."""
+        found: list[tuple[str, int, tuple[int, ...]]] = []
+        while True:
+            numbers = range(len(found), len(found) + _PARTS_AT_ONCE)
+            names = [name for number in numbers for name in part_names(one.name, number)]
+            there = self._probe([(name, one.dtype) for name in names])
+            for number in numbers:
+                known = [name for name in part_names(one.name, number) if name in there]
+                if not known:
+                    return found
+                found.append((known[0], *there[known[0]]))
+
+    def _probe(self, names: Sequence[tuple[str, str]]) -> dict[str, tuple[int, tuple[int, ...]]]:
+        """Which of these are there: the server and the shape of each."""
+        graph = tf.Graph()
+        with graph.as_default():
+            asked = {
+                (name, dtype, server): _on(server, lambda name=name, dtype=dtype: _R.VarIsInitializedOp(resource=_handle(name, tf.as_dtype(dtype))))  # type: ignore[misc]
+                for name, dtype in names
+                for server in self._servers
+            }
+            with self._on_graph(graph) as session:
+                there = [key for key, yes in session.run(asked).items() if yes]
+                shapes = {
+                    key: _on(key[2], lambda key=key: _R.VariableShape(input=_handle(key[0], tf.as_dtype(key[1])), out_type=tf.int64))  # type: ignore[misc]
+                    for key in there
+                }
+            with self._on_graph(graph) as session:
+                values = session.run(shapes)
+        return {
+            name: (server, tuple(int(size) for size in values[name, dtype, server]))
+            for name, dtype, server in there
+        }
+
+    def _on_graph(self, graph: Any) -> Any:
+        return tf1.Session(self._session.sess_str, graph=graph, config=self._session._config)
+
+
+class FrozenShadow:
+    """Copies beside the variables, on their servers; meets ``Frozen``."""
+
+    moment: Moment
+    strings: dict[str, bytes]
+
+    def __init__(self, source: AttachedSource, variables: Sequence[LiveVariable]) -> None:
+        self._source = source
+        self._held = {variable.key: variable for variable in variables}
+        self.variables = variables
+        self.strings = {}
+
+    def pieces(self, variable: LiveVariable, part: int) -> Iterator[bytes]:
+        """See ``Frozen``."""
+        return self._source.fetch_copy(variable, part)
+
+    def string_values(self, variable: LiveVariable) -> list[bytes]:
+        """See ``Frozen``; variables of strings are not looked for."""
+        raise AssertionError(f"{variable.name} is no string")
+
+    def release(self, variable: LiveVariable) -> None:
+        """See ``Frozen``."""
+        if self._held.pop(variable.key, None) is not None:
+            self._source.drop(variable)
+
+    def close(self) -> None:
+        """Let go of all that is left; of servers that are gone there is nothing."""
+        for variable in list(self._held.values()):
+            try:
+                self.release(variable)
+            except tf.errors.OpError:
+                return
+
+
+def _handle(name: str, dtype: tf.DType, container: str = "") -> Any:
+    return _R.VarHandleOp(
+        dtype=dtype, shape=tf.TensorShape(None), shared_name=name, container=container
+    )
+
+
+def _on(server: int, make: Any) -> Any:
+    with tf1.device(f"/job:ps/task:{server}"):
+        return make()
+
+
+def _task(device: str) -> int | None:
+    spec = tf.DeviceSpec.from_string(device)
+    return spec.task if spec.job == "ps" else None
+
+
+def _variable(
+    one: Wanted, found: Sequence[tuple[str, int, tuple[int, ...]]]
+) -> LiveVariable | None:
+    """A variable of the parts that were found, cut along the one axis in which they differ."""
+    if not found:
+        return None
+    shapes = [shape for _, _, shape in found]
+    kind = kind_of_name(one.name)
+    if len(found) == 1:
+        part = LivePart(found[0][1], (0,) * len(shapes[0]), shapes[0])
+        return LiveVariable(one.name, one.name, one.dtype, shapes[0], kind, (part,))
+    axis = _axis(shapes, one.shape)
+    first = 0
+    parts = []
+    for _, server, shape in found:
+        start = tuple(first if dim == axis else 0 for dim in range(len(shape)))
+        parts.append(LivePart(server, start, shape))
+        first += shape[axis]
+    whole = tuple(first if dim == axis else size for dim, size in enumerate(shapes[0]))
+    return LiveVariable(one.name, one.name, one.dtype, whole, kind, tuple(parts))
+
+
+def _axis(shapes: Sequence[tuple[int, ...]], whole: tuple[int, ...] | None) -> int:
+    """The axis that is cut: where parts differ from the whole, or from each other; else rows."""
+    for dim in range(len(shapes[0])):
+        if whole is not None and len(whole) == len(shapes[0]) and whole[dim] != shapes[0][dim]:
+            return dim
+        if len({shape[dim] for shape in shapes}) > 1:
+            return dim
+    return 0
