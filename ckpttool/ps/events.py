@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ckpttool.ps.run_dir import RunState
@@ -17,12 +18,14 @@ class Event:
     Attributes:
         task: whom it concerns: ``ps-0``.
         state: with the kind ``ready``: what ``run.json`` says.
+        time: seconds since the epoch.
     """
 
     kind: str
     text: str
     task: str | None = None
     state: RunState | None = None
+    time: float = field(default_factory=time.time)
 
 
 class StopSignal(Protocol):

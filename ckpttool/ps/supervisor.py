@@ -138,6 +138,7 @@ class Supervisor:
             event = message["event"]
             if event == "ready":
                 self._forking = True
+                self._say("tensorflow-ready", "TensorFlow is imported")
                 self._start_waiting()
             elif event == "closed":
                 self._fork_server_ended(server)

@@ -23,6 +23,7 @@ def event_record(event: Event) -> Mapping[str, object]:
     record: dict[str, object] = {
         "type": "event",
         "kind": event.kind,
+        "time": event.time,
         "text": event.text,
         "task": event.task,
     }
