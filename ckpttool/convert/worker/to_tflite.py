@@ -9,6 +9,7 @@ of Keras 3 read variables that are not there.
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 import traceback
@@ -43,6 +44,8 @@ __all__ = ["stored_signatures", "write"]
 #: minimum_elements_for_weights).
 _FEW_ELEMENTS = 1024
 _NAMED = 5
+#: Intermediate forms whose copies are worth the tenths of a second that looking takes.
+_LARGE_BYTES = 16 * 2**20
 _IO_DTYPES = {None: tf.float32, "int8": tf.int8, "uint8": tf.uint8}
 
 
@@ -74,7 +77,12 @@ def write(program: Program, path: str, settings: Settings) -> Written:
     with tempfile.TemporaryDirectory(prefix=".frozen-", dir=_room(path)) as folder:
         frozen = os.path.join(folder, "model")
         save_frozen(functions, frozen, batch=settings.batch)
+        is_large = os.path.getsize(os.path.join(frozen, "saved_model.pb")) > _LARGE_BYTES
+        if is_large:
+            gc.collect()  # graphs are in circles, and each of them has all the weights
         converter = tf.lite.TFLiteConverter.from_saved_model(frozen, signature_keys=names)
+        if is_large:
+            gc.collect()
         _set_up(converter, settings, calibration)
         try:
             data = converter.convert()
