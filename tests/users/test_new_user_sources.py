@@ -193,3 +193,10 @@ def test_d36_random_numbers_that_drop_nothing() -> None:
     drawn = node("noise", "RandomUniform") + node("scaled", "Mul", "noise", "x")
     found = analyse_graph(graph_of(placeholder("x") + drawn + node("out", "Add", "scaled", "x")))
     assert found.signs == ()
+
+
+def test_a_frozen_graph_is_not_said_to_be_restored(run_cli: RunCli, fixtures_dir: Path) -> None:
+    graph = str(fixtures_dir / "graphs" / "frozen.pb")
+    said = run_cli(["diff", str(fixtures_dir / "mlp-v1"), "--graph", graph, "--color", "always"])
+    assert "nothing to restore" in said.stdout
+    assert "asks for nothing" in said.stderr

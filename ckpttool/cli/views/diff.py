@@ -241,6 +241,8 @@ def _verdict(screen: Screen, result: DiffResult) -> str:
     looked = f"{count(result.common, 'variable')} compared, {_LOOKED[result.level]}"
     if result.restores:
         extra = f"; {len(result.only_a)} more are not asked for" if result.only_a else ""
+        if not result.b.variables:
+            return f"{screen.style('nothing to restore', 'bold yellow')}  {looked}{extra}"
         return f"{screen.style('restores', 'bold green')}  {looked}{extra}"
     if result.differs:
         sorts = (f"{len(found)} {_TITLES[what]}" for what, found in _sorts(result) if found)
