@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 
-from ckpttool.errors import ChangedError
+from ckpttool.errors import ChangedError, missing_package
 from ckpttool.ops.serve_ps.request import Task
 from ckpttool.ps.events import Event, StopSignal
 from ckpttool.ps.plan import ClusterPlan
@@ -54,10 +55,15 @@ def supervise(
         What ``run.json`` says at the end; every process has ended.
 
     Raises:
+        UnsupportedError: id ``package-missing``: TensorFlow is not installed.
         ChangedError: id ``cluster-running``: there runs one in this directory.
         UnsafeError: id ``run-dir-shared``.
         ClusterError, CkpttoolError: as ``Supervisor.run``.
     """
+    if find_spec("tensorflow") is None:
+        missing = missing_package(ModuleNotFoundError(name="tensorflow"))
+        assert missing is not None
+        raise missing
     run = RunDirectory(directory)
     run.prepare()
     opened = open_directory(run.path)
