@@ -88,7 +88,7 @@ def weights_of(
 
     Raises:
         UnsupportedError: ids ``dtype-not-representable``, ``shape-unknown``.
-        NotFoundError: id ``no-variables``: none is chosen.
+        NotFoundError: id ``nothing-chosen``: none is chosen.
         CkpttoolError: as reading the source's list.
     """
     arrays: list[NamedArray] = []
@@ -124,7 +124,7 @@ def weights_of(
             f"nothing of {source.location} is chosen",
             why="no variable is of these names and kinds",
             hint="ckpttool list shows their names",
-            id="no-variables",
+            id="nothing-chosen",
         )
     about = {} if source.step is None else {"step": str(source.step)}
     if raw:
@@ -133,7 +133,7 @@ def weights_of(
 
 
 def array_of(source: Source, name: str, variable: Variable) -> NamedArray:
-    """A variable under a name, its elements read when they are asked for.
+    """A variable under a name, its elements read, and checked, when they are asked for.
 
     Raises:
         UnsupportedError: id ``shape-unknown``.

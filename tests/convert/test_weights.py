@@ -119,7 +119,7 @@ def test_only_the_weights_of_the_model(fixtures_dir: Path, tmp_path: Path) -> No
     assert arrays_in(tmp_path / "m.npz").keys() == {"hidden/weights", "hidden/biases"}
     with pytest.raises(NotFoundError) as nothing:
         converted(fixtures_dir / MLP, tmp_path / "n.npz", choice=Choice(include=("nothing",)))
-    assert nothing.value.id == "no-variables"
+    assert nothing.value.id == "nothing-chosen"
     assert [path.name for path in tmp_path.iterdir()] == ["m.npz"]
 
 
