@@ -16,7 +16,13 @@ from ckpttool.ps.supervisor import Supervisor
 from ckpttool.storage.local import open_directory
 from ckpttool.storage.lock import DirectoryLock
 
-__all__ = ["supervise", "warnings_of"]
+__all__ = ["OPEN_PORTS", "supervise", "warnings_of"]
+
+#: What a person should know of every cluster.
+OPEN_PORTS = (
+    "the ports of TensorFlow's servers have neither password nor encryption, and TensorFlow opens "
+    "them on all addresses of this machine: whoever reaches one can do what this user can"
+)
 
 
 def warnings_of(task: Task) -> list[str]:
@@ -25,13 +31,8 @@ def warnings_of(task: Task) -> list[str]:
     Raises:
         ClusterError: id ``unknown-host``: nobody knows its own host's name.
     """
-    warnings = []
+    warnings = [OPEN_PORTS]
     address = task.spec.address(task.name)
-    if task.spec.spans_hosts:
-        warnings.append(
-            f"port {address.port} has neither password nor encryption, and TensorFlow opens it on "
-            "all addresses of this machine: whoever reaches it can do what this user can"
-        )
     if task.name.job != "chief" and not is_ours(address):
         warnings.append(
             f"{address.host} is no address of this machine: right only if what is sent there is "

@@ -10,6 +10,7 @@ from ckpttool.cli import options
 from ckpttool.cli.commands.ps import shared
 from ckpttool.cli.output import Output
 from ckpttool.ops.serve_ps.request import plan_up
+from ckpttool.ops.serve_ps.up import OPEN_PORTS
 
 __all__ = ["command"]
 
@@ -59,4 +60,5 @@ def command(out: Output, /, run_dir: str, **given: Any) -> int:  # noqa: ANN401
         gateway=shared.gateway_setup(run_dir, given),
         exit_after=given["exit_after"],
     )
+    out.warn(OPEN_PORTS)
     return shared.keep(out, plan, run_dir)
