@@ -89,7 +89,7 @@ def layer_of(module: str) -> str:
     if parts[1:3] in (["convert", "worker"], ["ps", "runtime"], ["ps", "gateway"]):
         return parts[2]
     if parts[1:] == ["ps"]:
-        return "api"
+        return "__init__"
     return parts[1] if len(parts) > 1 else "__init__"
 
 

@@ -7,9 +7,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import os
 
+    from ckpttool.ps.runtime.compression import Link
     from ckpttool.ps.runtime.context import TrainingHost
+    from ckpttool.ps.runtime.hook import PauseHook
 
-__all__ = ["hosting"]
+__all__ = ["Link", "PauseHook", "hosting"]
+
+#: What is imported when it is first asked for: TensorFlow comes with it.
+_LAZY = {"Link": "compression", "PauseHook": "hook"}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class, whichever it is
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"ckpttool.ps.runtime.{_LAZY[name]}"), name)
 
 
 def hosting(

@@ -58,9 +58,7 @@ def still(ctx: Any) -> None:
 
 def table(ctx: Any) -> None:
     """A table in uneven parts, trained with rows that are known; restored on a second run."""
-    made = ctx.table(
-        "emb", (50, 3), lambda shape, dtype: tf.zeros(shape, dtype), dtype=tf.float32
-    )
+    made = ctx.table("emb", (50, 3), tf.zeros, dtype=tf.float32)
     step = None
     with ctx.strategy.scope():
         step = tf.Variable(0, dtype=tf.int64, name="step")

@@ -15,6 +15,7 @@ __all__ = ["SUBCOMMANDS", "command"]
 SUBCOMMANDS = {
     "up": "Start a cluster on this machine and keep it until Ctrl-C.",
     "task": "Run one task of a cluster of many machines.",
+    "attach": "Attach to a TensorFlow 1 cluster that trains already.",
     "status": "Say what runs in a run directory.",
     "down": "End the cluster of a run directory.",
 }

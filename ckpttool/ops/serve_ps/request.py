@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from ckpttool.errors import NotFoundError, RefusedError, UsageError
 from ckpttool.ps.cluster import ClusterSpec, TaskName, parse_tf_config
 from ckpttool.ps.plan import ClusterPlan, HostPlan
-from ckpttool.ps.setup import GatewaySetup, TrainSetup
+from ckpttool.ps.setup import AttachSetup, GatewaySetup, TrainSetup
 
-__all__ = ["Task", "Training", "plan_task", "plan_up", "read_task"]
+__all__ = ["Task", "Training", "plan_attach", "plan_task", "plan_up", "read_task"]
 
 _COORDINATOR = "ckpttool.ps.runtime.coordinator"
+_ATTACH = "ckpttool.ps.runtime.attach"
 _SPEC_BYTES = 2**20
 
 
@@ -54,6 +55,27 @@ def plan_up(
         gateway=gateway,
         exit_when_done=training is not None and training.exit_when_done,
         exit_after=exit_after,
+    )
+
+
+def plan_attach(
+    setup: AttachSetup, *, gateway: GatewaySetup | None, exit_after: float | None = None
+) -> ClusterPlan:
+    """A process that attaches to a cluster whose tasks others started.
+
+    Raises:
+        UsageError: id ``cluster-spec``: the server's address is none.
+        NotFoundError: there is nothing at ``setup.names``.
+    """
+    spec = ClusterSpec({"ps": (setup.target,)})
+    if not (os.path.exists(setup.names) or os.path.exists(f"{setup.names}.index")):
+        raise NotFoundError(
+            f"there is nothing at {setup.names}",
+            why="--names says which variables the cluster has",
+            hint="give a checkpoint of this training, its .meta, or a .json of names",
+        )
+    return ClusterPlan(
+        spec=spec, host=HostPlan(_ATTACH, lambda _: setup), gateway=gateway, exit_after=exit_after
     )
 
 

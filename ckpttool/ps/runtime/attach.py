@@ -90,9 +90,7 @@ class AttachedSource:
         self._session = tf1.Session(
             f"grpc://{target}",
             graph=self._graph,
-            config=tf1.ConfigProto(
-                device_filters=["/job:ps"], operation_timeout_in_ms=_TIMEOUT_MS
-            ),
+            config=tf1.ConfigProto(device_filters=["/job:ps"], operation_timeout_in_ms=_TIMEOUT_MS),
         )
         self._freezing = threading.Lock()
         try:
@@ -181,9 +179,7 @@ class AttachedSource:
         nbytes = 0
         with self._pause.held(pause=self.consistent), self._graph.as_default():
             for variable in chosen:
-                values = source.read(
-                    stored[variable.key], Selection.whole(variable.shape)
-                )
+                values = source.read(stored[variable.key], Selection.whole(variable.shape))
                 for number, part in enumerate(variable.parts):
                     box = tuple(
                         slice(first, first + size)
@@ -322,23 +318,29 @@ class AttachedSource:
     def _probe(self, names: Sequence[tuple[str, str]]) -> dict[str, tuple[int, tuple[int, ...]]]:
         """Which of these are there: the server and the shape of each."""
         graph = tf.Graph()
+        keys = [(name, dtype, server) for name, dtype in names for server in self._servers]
         with graph.as_default():
-            asked = {
-                (name, dtype, server): _on(server, lambda name=name, dtype=dtype: _R.VarIsInitializedOp(resource=_handle(name, tf.as_dtype(dtype))))  # type: ignore[misc]
-                for name, dtype in names
-                for server in self._servers
-            }
+            asked = [
+                _on(server, _R.VarIsInitializedOp, resource=_named(name, dtype, server))
+                for name, dtype, server in keys
+            ]
             with self._on_graph(graph) as session:
-                there = [key for key, yes in session.run(asked).items() if yes]
-                shapes = {
-                    key: _on(key[2], lambda key=key: _R.VariableShape(input=_handle(key[0], tf.as_dtype(key[1])), out_type=tf.int64))  # type: ignore[misc]
-                    for key in there
-                }
+                answers = session.run(asked)
+            there = [key for key, yes in zip(keys, answers, strict=True) if yes]
+            shapes = [
+                _on(
+                    server,
+                    _R.VariableShape,
+                    input=_named(name, dtype, server),
+                    out_type=tf.int64,
+                )
+                for name, dtype, server in there
+            ]
             with self._on_graph(graph) as session:
-                values = session.run(shapes)
+                sizes = session.run(shapes)
         return {
-            name: (server, tuple(int(size) for size in values[name, dtype, server]))
-            for name, dtype, server in there
+            name: (server, tuple(int(size) for size in one))
+            for (name, _, server), one in zip(there, sizes, strict=True)
         }
 
     def _on_graph(self, graph: Any) -> Any:
@@ -385,9 +387,15 @@ def _handle(name: str, dtype: tf.DType, container: str = "") -> Any:
     )
 
 
-def _on(server: int, make: Any) -> Any:
+def _on(server: int, make: Any, **arguments: Any) -> Any:
+    """An operation on a server."""
     with tf1.device(f"/job:ps/task:{server}"):
-        return make()
+        return make(**arguments)
+
+
+def _named(name: str, dtype: str, server: int) -> Any:
+    with tf1.device(f"/job:ps/task:{server}"):
+        return _handle(name, tf.as_dtype(dtype))
 
 
 def _task(device: str) -> int | None:

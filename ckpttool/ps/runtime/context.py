@@ -16,12 +16,13 @@ import tensorflow as tf
 from ckpttool.errors import UsageError
 from ckpttool.ps.partition import Partition, parse_partition
 from ckpttool.ps.run_dir import RunDirectory
+from ckpttool.ps.runtime.compression import Link
 from ckpttool.ps.runtime.gate import Gate
 from ckpttool.ps.runtime.hosted import HostedSource
 from ckpttool.ps.runtime.live import Loaded
 from ckpttool.ps.runtime.live_host import LiveHost
 from ckpttool.ps.runtime.placement import Table, partitioner_of, place_variables
-from ckpttool.ps.setup import CompressionSetup, SnapshotSetup, TrainSetup
+from ckpttool.ps.setup import SnapshotSetup, TrainSetup
 
 __all__ = ["TrainContext", "TrainingHost", "host_of"]
 
@@ -201,9 +202,9 @@ class TrainContext(TrainingHost):
         super().__init__(coordinator, RunDirectory(setup.run_dir), setup)
 
     @property
-    def compression(self) -> CompressionSetup:
-        """How gradients and parameters are asked to travel; for ``ps.runtime.compression``."""
-        return self._setup.compression
+    def link(self) -> Link:
+        """How gradients and parameters travel, as ``--push`` and ``--pull`` ask."""
+        return Link.of(self._setup.compression)
 
     @property
     def run_dir(self) -> str:

@@ -29,7 +29,7 @@ MOST_WORKERS = 256
 _POLL = 0.003
 
 
-class PauseHook(tf1.train.SessionRunHook):  # type: ignore[misc]
+class PauseHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
     """Add one to the hooks of every trainer: ``MonitoredTrainingSession(hooks=[...])``.
 
     Costs one read of a number on server 0 a step, in the step's own run.
@@ -124,8 +124,9 @@ class Pause:
 
     @contextmanager
     def held(self, *, pause: bool) -> Iterator[list[float]]:
-        """All workers wait while the block runs; gives a list whose one member becomes the
-        seconds that it took.
+        """All workers wait while the block runs.
+
+        Gives a list; its one member becomes the seconds that it took.
 
         Raises:
             ClusterError: id ``gate-timeout``: not all came to wait.
@@ -170,7 +171,9 @@ class Pause:
 
 
 def _asked() -> Any:
-    return _R.VarHandleOp(dtype=tf.int64, shape=[], shared_name="ckpttool/asked", container=CONTAINER)
+    return _R.VarHandleOp(
+        dtype=tf.int64, shape=[], shared_name="ckpttool/asked", container=CONTAINER
+    )
 
 
 def _state(task: int) -> Any:

@@ -22,7 +22,16 @@ from ckpttool.ps.setup import (
     TrainSetup,
 )
 
-__all__ = ["gateway_options", "gateway_setup", "keep", "lifetime", "training", "training_options"]
+__all__ = [
+    "gateway_options",
+    "gateway_setup",
+    "keep",
+    "lifetime",
+    "live_options",
+    "live_setup",
+    "training",
+    "training_options",
+]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -73,9 +82,32 @@ def training_options(function: _F) -> _F:
         click.option(
             "--partition",
             metavar="RULE",
-            help="How variables are cut and placed: fixed, hash, range, size; see docs/serve-ps.md."
+            help="How variables are cut and placed: fixed, min-max, hash, size or range:3,1; see "
+            "docs/serve-ps.md."
             "  [default: as the function does]",
         ),
+        live_options,
+        click.option(
+            "--push",
+            type=click.Choice(["int8"]),
+            help="Gradients travel as int8 with a scale a block.  [default: as they are]",
+        ),
+        click.option(
+            "--pull",
+            type=click.Choice(["bf16", "int8"]),
+            help="Parameters travel like this.  [default: as they are]",
+        ),
+        click.option(
+            "--error-feedback",
+            is_flag=True,
+            help="With --push: add what rounding took to the next gradient.",
+        ),
+    )(function)
+
+
+def live_options(function: _F) -> _F:
+    """Snapshots and exports of whatever has live parameters."""
+    return _all(
         click.option(
             "--snapshot-every",
             type=DURATION,
@@ -111,21 +143,6 @@ def training_options(function: _F) -> _F:
             type=click.IntRange(min=1),
             metavar="N",
             help="Each N steps.",
-        ),
-        click.option(
-            "--push",
-            type=click.Choice(["int8"]),
-            help="Gradients travel as int8 with a scale a block.  [default: as they are]",
-        ),
-        click.option(
-            "--pull",
-            type=click.Choice(["bf16", "int8"]),
-            help="Parameters travel like this.  [default: as they are]",
-        ),
-        click.option(
-            "--error-feedback",
-            is_flag=True,
-            help="With --push: add what rounding took to the next gradient.",
         ),
     )(function)
 
@@ -195,6 +212,23 @@ def gateway_setup(run_dir: str, given: dict[str, Any]) -> GatewaySetup | None:
     )
 
 
+def live_setup(given: dict[str, Any]) -> tuple[SnapshotSetup, tuple[ExportSetup, ...]]:
+    """The snapshots and exports that ``live_options`` ask for.
+
+    Raises:
+        UsageError: an option that means something only with another one.
+    """
+    if not given["exports"]:
+        _refuse_without("--export", given, "export_every", "export_every_steps")
+    snapshots = SnapshotSetup(
+        given["snapshot_every"] or None, given["snapshot_every_steps"], given["keep_snapshots"]
+    )
+    exports = tuple(
+        _export(one, given["export_every"], given["export_every_steps"]) for one in given["exports"]
+    )
+    return snapshots, exports
+
+
 def training(run_dir: str, given: dict[str, Any]) -> Training | None:
     """The training that the options ask for; None: there is no ``--train``.
 
@@ -204,8 +238,7 @@ def training(run_dir: str, given: dict[str, Any]) -> Training | None:
     if given["train"] is None:
         _refuse_without("--train", given, "exit_when_done", "partition", "exports", "push", "pull")
         return None
-    if not given["exports"]:
-        _refuse_without("--export", given, "export_every", "export_every_steps")
+    snapshots, exports = live_setup(given)
     if not given["push"]:
         _refuse_without("--push", given, "error_feedback")
     setup = TrainSetup(
@@ -214,13 +247,8 @@ def training(run_dir: str, given: dict[str, Any]) -> Training | None:
         train=given["train"],
         cwd=os.getcwd(),
         partition=given["partition"],
-        snapshots=SnapshotSetup(
-            given["snapshot_every"] or None, given["snapshot_every_steps"], given["keep_snapshots"]
-        ),
-        exports=tuple(
-            _export(one, given["export_every"], given["export_every_steps"])
-            for one in given["exports"]
-        ),
+        snapshots=snapshots,
+        exports=exports,
         compression=CompressionSetup(given["push"], given["pull"], given["error_feedback"]),
     )
     return Training(setup, given["exit_when_done"])
