@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -17,7 +18,7 @@ from platform import python_version
 from typing import TYPE_CHECKING
 
 from ckpttool.convert.wire import plain
-from ckpttool.errors import CkpttoolError
+from ckpttool.errors import CkpttoolError, NotFoundError, UsageError
 from ckpttool.sources.filenames import index_name
 from ckpttool.storage import open_directory, stat_path
 from ckpttool.storage.system import exists_error, raise_os_error
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ckpttool.limits import Limits
 
 __all__ = [
+    "REPORT_ENDING",
     "SCHEMA",
     "files_below",
     "make_report",
@@ -40,7 +42,8 @@ __all__ = [
 ]
 
 SCHEMA = "ckpttool.convert-report/1"
-_ENDING = ".report.json"
+#: What is put behind the name of a result.
+REPORT_ENDING = ".report.json"
 #: A file that is larger is no report of ours.
 _REPORT_BYTES = 2**24
 #: What every report names beside the libraries that the target needs.
@@ -57,19 +60,38 @@ def report_path(request: Request, target: Target) -> str | None:
     if check.report is not None:
         return check.report
     if target.graph and request.like is None and check.run and not check.only:
-        return request.destination.rstrip("/") + _ENDING
+        return request.destination.rstrip("/") + REPORT_ENDING
     return None
 
 
-def require_report_free(path: str, *, overwrite: bool) -> None:
+def require_report_free(path: str, destination: str, *, overwrite: bool) -> None:
     """Check that a report may be written: over nothing, or over another report.
 
     Raises:
+        NotFoundError: id ``destination-directory``: there is no directory to write into.
+        UsageError: id ``output-not-a-file``: it would be no file, or the result itself.
         RefusedError: id ``exists``: something else has the name.
     """
-    if stat_path(path) is None or overwrite or _is_report(path):
-        return
-    raise exists_error(path)
+    folder, name = os.path.split(path)
+    above = stat_path(folder or ".")
+    if above is None or above.kind != "directory":
+        raise NotFoundError(
+            f"cannot write {path}",
+            why=f"there is no directory {folder}",
+            hint=f"mkdir -p {shlex.quote(folder)}",
+            id="destination-directory",
+        )
+    there = stat_path(path)
+    is_result = os.path.abspath(path) == os.path.abspath(destination)
+    if not name or is_result or (there is not None and there.kind != "file"):
+        raise UsageError(
+            f"the report cannot be written to {path!r}",
+            why="that is the result itself" if is_result else "it is no regular file",
+            hint="give the name of a file: --report FILE",
+            id="output-not-a-file",
+        )
+    if there is not None and not overwrite and not _is_report(path):
+        raise exists_error(path)
 
 
 def make_report(

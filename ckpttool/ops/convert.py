@@ -26,6 +26,7 @@ from ckpttool.convert.job import Job, Made, Origin
 from ckpttool.convert.origin import find_origin
 from ckpttool.convert.ports import Signature
 from ckpttool.convert.report import (
+    REPORT_ENDING,
     files_below,
     make_report,
     report_path,
@@ -167,7 +168,7 @@ def convert(
         require_installed(f"--to {target.name}", target.needs)
     report = report_path(request, target)
     if report is not None and not dry_run:
-        require_report_free(report, overwrite=request.overwrite)
+        require_report_free(report, request.destination, overwrite=request.overwrite)
     if request.check.only:
         return _check_only(request, target, limits, said, run)
     if target.form == "prefix":
@@ -195,17 +196,21 @@ def convert(
                 made = work.made(staging.artefact)
                 checked = work.checked(made, staging.artefact)
         outputs = staging.outputs
-        files = [(one.path, staging.staged(one)) for one in outputs]
-        if report is not None and (checked.state != "failed" or request.check.report is not None):
+        document = None
+        if report is not None:
+            files = [(one.path, staging.staged(one)) for one in outputs]
             document = make_report(request, origin, made, checked, files, limits)
-            if request.check.report is not None:
+        is_apart = request.check.report is not None
+        if document is not None and report is not None:
+            if not is_apart:
+                staging.replaced.add(os.path.basename(report))
+                write_report(f"{staging.artefact}{REPORT_ENDING}", document)
+            elif checked.state == "failed":
                 write_report(report, document)
-            else:
-                name = os.path.basename(report)
-                staging.replaced.add(name)
-                write_report(os.path.join(os.path.dirname(staging.artefact), name), document)
         require_proof(checked, request, target)
         staging.commit()
+        if document is not None and report is not None and is_apart:
+            write_report(report, document)
     return _result(request, origin, checked, made, outputs, report)
 
 

@@ -551,6 +551,28 @@ def test_a_report_replaces_a_report_and_nothing_else(models: Path, tmp_path: Pat
     assert not export.exists()
 
 
+@pytest.mark.parametrize(
+    ("report", "id"),
+    [
+        ("absent/report.json", "destination-directory"),
+        ("folder", "output-not-a-file"),
+        ("export", "output-not-a-file"),
+        ("notes.txt", "exists"),
+    ],
+)
+def test_a_report_that_has_no_place(report: str, id: str, models: Path, tmp_path: Path) -> None:
+    """It is refused before anything is converted."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "notes.txt").write_text("mine")
+    before = sorted(tmp_path.iterdir())
+    check = CheckSettings(report=str(tmp_path / report))
+    asked = request(models / "mlp-ref", destination=str(tmp_path / "export"), check=check)
+    with pytest.raises(CkpttoolError) as caught:
+        convert(asked)  # no RunTask: a child would be started
+    assert caught.value.id == id
+    assert sorted(tmp_path.iterdir()) == before
+
+
 def test_no_check_and_a_plan_leave_no_report(models: Path, tmp_path: Path) -> None:
     asked = request(
         models / "mlp-ref", destination=str(tmp_path / "export"), check=CheckSettings(run=False)

@@ -47,7 +47,7 @@ def make_feeds(
     """
     import numpy as np
 
-    generator = np.random.default_rng([seed, batch])
+    generator = np.random.default_rng([seed % 2**32, batch])
     facts = facts_of(function) if facts is None else facts
     found = {}
     for port in function.signature.inputs:
