@@ -296,7 +296,14 @@ def _assign(target: tf.Variable, source: Source, stored: Any, selection: Selecti
         if whole:
             value = np.frombuffer(rest, dtype, whole * row // target.dtype.size)
             with tf.device(target.device):
-                target[done : done + whole].assign(value.reshape(whole, *shape[1:]))
+                # Not target[a:b].assign(): a variable of a strategy's scope has no such slices.
+                tf.raw_ops.ResourceStridedSliceAssign(
+                    ref=target.handle,
+                    begin=[done],
+                    end=[done + whole],
+                    strides=[1],
+                    value=value.reshape(whole, *shape[1:]),
+                )
             done += whole
             rest = rest[whole * row :]
     return nbytes
