@@ -84,7 +84,7 @@ def test_tensorflow_reads_a_snapshot(running) -> None:
     restored = tf.Module()
     restored.w = tf.Variable(tf.zeros([WIDTH, 2]))
     checkpoint = tf.train.Checkpoint(model=restored)
-    checkpoint.restore(made["prefix"]).assert_existing_objects_matched().expect_partial()
+    checkpoint.read(made["prefix"]).assert_existing_objects_matched().expect_partial()
     assert (restored.w.numpy() == made["step"] + 1).all()
 
 

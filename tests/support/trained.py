@@ -38,7 +38,7 @@ def trained(folder: Path, function: str, *words: str, env: dict[str, str] | None
 def values(prefix: str | Path) -> dict[str, np.ndarray]:
     """Everything in a snapshot, by the last part of its name."""
     with ckpttool.open(str(prefix)) as source:
-        return {name.rpartition("/")[2]: np.array(source[name][()]) for name in source}
+        return {name.rpartition("/")[2]: source.read(name) for name in source}
 
 
 def counters(prefix: str) -> tuple[int, int]:
