@@ -63,9 +63,42 @@ def works(cache: Path, out: Path) -> dict[str, Callable[[], Sides]]:
             times=0.8,
         )
 
+    def onnx() -> Sides:
+        source, to = str(ROOT / "fixtures" / "mlp-v1" / "model.ckpt-1000"), str(out / "m.onnx")
+        return Sides(
+            "onnx",
+            "small checkpoint as .onnx (`--no-check`)",
+            ["convert", source, to, "--no-check"],
+            tensorflow("to_onnx.py", source, to, "images:0", "logits/add:0"),
+            None,
+            times=0.8,
+        )
+
+    def onnx_of(name: str, products: int, memory_mb: float) -> Callable[[], Sides]:
+        """2.4 GB have no other side: no graph of so many constants can be a message."""
+
+        def row() -> Sides:
+            source, to = prepare(cache, f"products-{products}"), str(out / "m.onnx")
+            ends = ["--input", "input", "--output", "output"]
+            small = products < 10
+            return Sides(
+                name,
+                f"{products * 25 / 1000:g} GB as .onnx{' (`--no-check`)' if small else ''}",
+                ["convert", source, to, *ends, *(["--no-check"] if small else [])],
+                tensorflow("to_onnx.py", source, to, "input:0", "output:0") if small else None,
+                None,
+                times=4 if small else None,
+                memory_mb=memory_mb,
+            )
+
+        return row
+
     return {
         "refresh": refresh,
         "tflite": tflite,
+        "onnx": onnx,
+        "onnx-100mb": onnx_of("onnx-100mb", 4, 1380),
+        "onnx-2400mb": onnx_of("onnx-2400mb", 96, 3600),
         "safetensors": weights("safetensors", 100, 1.4),
         "npz": weights("npz", 150, None),
         "h5": weights("h5", 150, None),

@@ -36,7 +36,7 @@ def prepare(cache: Path, kind: str) -> str:
     ``graph-N``: a MetaGraph of N nodes (its path; it has no checkpoint);
     ``mean-N``: 6 kernels, 200 MB, other numbers for every N; ``piece-N``: 250 MB of a model;
     ``moved-N``: 30 kernels, 1 GB, other numbers for every N; ``served``: an export of 100 MB
-    beside a checkpoint of its model.
+    beside a checkpoint of its model; ``products-N``: N matrix products of 25 MB, with a graph.
     """
     folder = cache / kind
     if not folder.is_dir():
@@ -160,6 +160,10 @@ def _main(kind: str, folder: Path) -> None:
         from benchmarks.served_model import write
 
         write(folder)
+    elif what == "products":
+        from benchmarks.products import write as write_products
+
+        write_products(prefix, int(count))
     elif what == "objects":
         _write_objects(prefix, int(count))
     elif what != "names":
