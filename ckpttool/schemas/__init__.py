@@ -1,7 +1,8 @@
 """The JSON Schemas of what ``--json`` and ``--ndjson`` print; part of the package.
 
 ``<command>.json`` describes the ``data`` member of the document, ``envelope.json`` the
-document around it, ``error.json`` the object on stderr. Fields may be added within a
+document around it, ``error.json`` the object on stderr, ``convert-report.json`` the file that
+``convert`` writes beside a result. Fields may be added within a
 schema version, none changes its meaning; so the schemas allow fields that they do not name.
 """
 
