@@ -32,7 +32,7 @@ import tensorflow as tf
 class Counter(tf.Module):
     def __init__(self):
         self.total = tf.Variable(0.0, name="total")
-        self.rows = tf.Variable(tf.zeros([100, 4]), name="rows")
+        self.rows = tf.Variable(tf.zeros([20_000, 40]), name="rows")  # more than one piece
 
 
 def prepare(ctx):
@@ -42,12 +42,14 @@ def prepare(ctx):
     ctx.track(model, step=step)
     ctx.restore()
     with open("attempts.txt", "a") as file:
-        print(ctx.attempt, int(step.numpy()), float(model.total.numpy()), file=file)
+        rows = model.rows.numpy()
+        assert (rows == rows[0, 0]).all()
+        print(ctx.attempt, int(step.numpy()), float(model.total.numpy()), rows[0, 0], file=file)
 
     @tf.function
     def one():
         model.total.assign_add(1.0)
-        model.rows.assign_add(tf.ones([100, 4]))
+        model.rows.assign_add(tf.ones([20_000, 40]))
         step.assign_add(1)
     return one, step
 
@@ -91,11 +93,11 @@ def live(running: Cluster) -> dict[str, Any]:
         return client.ask("status")
 
 
-def attempts(folder: Path) -> list[tuple[int, int, float]]:
-    """Of each call of the function: attempt, the step and the total it goes on from."""
+def attempts(folder: Path) -> list[tuple[int, int, float, float]]:
+    """Of each call of the function: attempt, and the step, total and rows it goes on from."""
     path = folder / "attempts.txt"
     lines = path.read_text().splitlines() if path.exists() else []
-    return [(int(a), int(b), float(c)) for a, b, c in map(str.split, lines)]
+    return [(int(a), int(b), float(c), float(d)) for a, b, c, d in map(str.split, lines)]
 
 
 def reached(running: Cluster, step: int) -> bool:
@@ -142,8 +144,8 @@ def test_deaths_under_a_training(folder) -> None:
         os.kill(server["pid"], signal.SIGKILL)
         running.wait_for_restart("ps-1", server["pid"])
         until(lambda: len(attempts(folder)) == 2, running.said())
-        number, step, total = attempts(folder)[1]
-        assert (number, step) == (1, total)
+        number, step, total, rows = attempts(folder)[1]
+        assert (number, step, step) == (1, total, rows)
         assert step >= saved > 0
         until(lambda: running.state["state"] == "ready" and reached(running, step + 50))
         assert running.task("chief-0")["pid"] != chief["pid"]
