@@ -121,6 +121,7 @@ def require_agreement(settings: CheckSettings) -> None:
         )
     about = {
         "--check-only": settings.only,
+        "--check run": settings.execute,
         "--check-data": settings.data is not None,
         "--tolerance": settings.tolerance is not None,
         "--require-check": settings.require,

@@ -428,6 +428,13 @@ def test_options_that_a_finished_graph_has_no_use_for(
     assert refused.value.id == id
 
 
+def test_a_check_that_is_left_out_runs_nothing(made: Path, tmp_path: Path) -> None:
+    check = CheckSettings(run=False, execute=True)
+    with pytest.raises(UsageError) as refused:
+        refreshed(made / "keras" / "run", made / "keras" / "export", tmp_path / "new", check=check)
+    assert refused.value.id == "options-contradict"
+
+
 def test_a_map_needs_an_export(made: Path, tmp_path: Path) -> None:
     request = Request(
         str(made / "keras" / "trained"), str(tmp_path / "x"), "savedmodel", maps=("map.csv",)
