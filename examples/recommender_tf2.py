@@ -13,9 +13,14 @@ Start it, and look at it from anywhere else::
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 import tf_keras as keras
+
+if TYPE_CHECKING:
+    from ckpttool.ps.runtime.context import TrainContext
 
 USERS, ITEMS, WIDTH = 2000, 5000, 16
 
@@ -45,7 +50,7 @@ def batches(_: tf.distribute.InputContext) -> tf.data.Dataset:
     return tf.data.Dataset.counter().map(lambda number: batch(tf.cast(number, tf.int32)))
 
 
-def train(ctx) -> None:
+def train(ctx: TrainContext) -> None:
     """Train; ``RECOMMENDER_STEPS`` says how long."""
     with ctx.strategy.scope():
         model = build()
@@ -59,8 +64,8 @@ def train(ctx) -> None:
     )
 
     @tf.function
-    def step(iterator):
-        def on_worker(features, labels):
+    def step(iterator: Iterator[tuple]) -> tf.Tensor:
+        def on_worker(features: tuple[tf.Tensor, tf.Tensor], labels: tf.Tensor) -> tf.Tensor:
             with tf.GradientTape() as tape:
                 loss = tf.reduce_mean(keras.losses.mse(labels, model(features, training=True)))
             gradients = tape.gradient(loss, model.trainable_variables)

@@ -20,7 +20,7 @@ tf1 = tf.compat.v1
 ROWS, WIDTH = 5000, 16
 
 
-def build(workers: int, parts: int):
+def build(workers: int, parts: int) -> tuple[tf.Operation, tf.Tensor]:
     """A toy recommender: two embeddings, one in parts, and a layer over them."""
     step = tf1.train.get_or_create_global_step()
     first = tf1.get_variable("first", [], tf.int64, initializer=tf1.zeros_initializer())

@@ -16,7 +16,7 @@ It pays where the link is the bottleneck; on one machine it costs time. Works in
     with tf.device(variable.device):
         optimizer.apply_gradients([(gradient, variable)])
 
-A block with a NaN or an infinity comes out as NaN, all of it: nothing is hidden.
+A block with a NaN or an infinity comes out without a finite element: nothing is hidden.
 """
 
 from __future__ import annotations
