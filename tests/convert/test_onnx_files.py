@@ -192,6 +192,7 @@ def test_the_weights_of_loops_stay_where_an_lstm_is_found(tmp_path: Path) -> Non
 # From end to end ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_conversion_and_its_proof(models: Path, tmp_path: Path, run_cli: RunCli) -> None:
     """The same bytes from every child, weights beside it where that is asked for."""
     args = ["convert", "recurrent/ckpt", "--model", "build.py:recurrent", "--to", "onnx", "--json"]
@@ -207,6 +208,7 @@ def test_a_conversion_and_its_proof(models: Path, tmp_path: Path, run_cli: RunCl
     assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_refusal_from_end_to_end(models: Path, tmp_path: Path, run_cli: RunCli) -> None:
     """Exit 51 and nothing in place, where tf2onnx says it succeeded."""
     code = (models / "build.py").read_text() + INVERSE
