@@ -125,9 +125,10 @@ def test_training_goes_on_and_nothing_of_ours_stays_on_the_servers(bare) -> None
 def test_what_is_written_is_live_at_once(bare, tmp_path: Path) -> None:
     cluster, live = bare
     made = live.ask("snapshot")
-    kernel = tmp_path / "kernel.npz"
-    np.savez(kernel, **{"model/users": np.full((1000, 16), 7.0, np.float32)})
-    assert live.ask("write", source=str(kernel), names=["model/users"])["variables"] == 1
+    users = tmp_path / "users.npz"
+    values_of = {"model/users": np.full((1000, 16), 7.0, np.float32)}
+    np.savez(users, allow_pickle=False, **values_of)
+    assert live.ask("write", source=str(users), names=["model/users"])["variables"] == 1
     after = values(live.ask("snapshot")["prefix"])["users"]
     # Training goes on from there: a few rows have moved, none has gone back.
     assert np.abs(after - 7.0).max() < 2.0

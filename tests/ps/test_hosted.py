@@ -65,8 +65,8 @@ def test_tf_keras_fit_with_a_partitioned_embedding(tmp_path: Path) -> None:
         tmp_path / "fit", "fit", "--partition", "fixed", env={"TF_USE_LEGACY_KERAS": "1"}
     )
     with ckpttool.open(str(last)) as source:
-        shapes = sorted(str(tuple(source[name].shape)) for name in source if "ccumulator" in name)
-        assert "(1001, 8)" in shapes
+        shapes = {source[name].shape for name in source if "ccumulator" in name}
+        assert (1001, 8) in shapes
         record = json.loads(last.with_suffix(".json").read_bytes())
         assert record["step"] == 40
 

@@ -35,6 +35,7 @@ _FILES = {
     "h5": "model.h5",
     "safetensors": "model.safetensors",
     "npz": "model.npz",
+    "checkpoint": "model.ckpt",
 }
 _GRAPH_OPTIONS = ("--model", "--graph", "--like")
 _LOG_TAIL = 4096
@@ -148,6 +149,7 @@ class Exporter:
                 export = replace(export, state="failed", why=why)
             finally:
                 self._in_use = None
+                self._tidy(folder)
             export = replace(export, seconds=time.monotonic() - started)
             self._remember(export)
             return export
@@ -157,8 +159,6 @@ class Exporter:
         folder = os.path.dirname(export.path)
         part = os.path.join(folder, f"{_PART}{export.version}")
         file = _FILES.get(export.to)
-        if export.to == "checkpoint":
-            file = "model.ckpt"
         if file is not None:
             os.mkdir(part, 0o700)
         goal = os.path.join(part, file) if file is not None else part
@@ -216,8 +216,8 @@ class Exporter:
         return None
 
     def _tidy(self, folder: str) -> None:
-        """Remove what a killed export left."""
-        for entry in os.listdir(folder):
+        """Remove what a failed or killed export left."""
+        for entry in os.listdir(folder) if os.path.isdir(folder) else ():
             if entry.startswith(_PART):
                 shutil.rmtree(os.path.join(folder, entry), ignore_errors=True)
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from ckpttool.convert.targets import TARGETS
 from ckpttool.errors import CkpttoolError, UsageError
 from ckpttool.formats.dtypes import BY_NAME
 from ckpttool.limits import default_limits
@@ -121,7 +122,11 @@ class LiveHost:
 
     def export(self, setup: ExportSetup, *, wait: bool = False) -> Export:
         """Export once, as ``setup`` says."""
-        options = (*self.export_options, *setup.options)
+        known = any(word.startswith(("--model", "--graph", "--like")) for word in setup.options)
+        needs_graph = setup.to not in TARGETS or TARGETS[setup.to].graph
+        options = setup.options
+        if needs_graph and not known:
+            options = (*self.export_options, *options)
         return self._exporter.export(setup.to, setup.name, options, wait=wait)
 
     def write(self, address: str, names: Sequence[str] | None = None) -> Loaded:
