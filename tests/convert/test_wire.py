@@ -32,6 +32,7 @@ def test_an_answer() -> None:
         (SIGNATURE,),
         ("careful",),
         (Case("serve", 2, "c.npz"), Case("serve", None, "d.npz")),
+        (SIGNATURE,),
         "because",
         {"restore": 0.5},
         {"opset": 18, "ops": ["Add"]},

@@ -191,7 +191,7 @@ def compare_meta(meta: Any, theirs: Any) -> None:
                 assert ours.slice.offset == tuple(part.var_offset)
                 assert ours.slice.shape == tuple(part.var_shape)
     if meta.objects is not None:
-        objects = parse_saved_objects(meta.source, *meta.objects, LIMITS)
+        objects = parse_saved_objects(meta.source, meta.objects[0], meta.objects[1], LIMITS)
         nodes = theirs.object_graph_def.nodes
         assert objects.nodes == len(nodes)
         saved = [node.variable for node in nodes if node.HasField("variable")]

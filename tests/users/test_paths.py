@@ -87,13 +87,13 @@ def test_d04_what_is_no_tensorflow_checkpoint_is_named(
         assert words in error["message"] + error["why"]
         assert error["hint"]
     # What other programs of TensorFlow write is no checkpoint either, and is read all the same.
-    for path, kind in [
+    for name, kind in [
         ("keras3-mnist-keras/mnist.keras", "keras-v3"),
         ("h5-tfjs-fsrcnn/trained_model/SRCNN.h5", "keras-h5"),
         ("pb-frozen-rnn-fc/gru/frozen.pb", "frozen-graph"),
         ("multi-regression-allformats/regression/tflite/model.tflite", "tflite"),
     ]:
-        result = run_cli(["inspect", "--json", corpus / path])
+        result = run_cli(["inspect", "--json", corpus / name])
         assert json.loads(result.stdout)["data"]["kind"] == kind
 
 
