@@ -1,0 +1,255 @@
+"""The service over HTTP: JSON for what describes, ``.npy`` for values.
+
+An answer names its snapshot in its ETag. ``If-None-Match`` saves the body of what has not
+changed; ``If-Match`` asks for the very snapshot that an earlier answer was of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from ckpttool.errors import (
+    ChangedError,
+    CkpttoolError,
+    LimitError,
+    NotFoundError,
+    PermissionDeniedError,
+    UnreachableError,
+    UnsupportedError,
+    UsageError,
+)
+from ckpttool.ps.gateway.held import Held
+from ckpttool.ps.gateway.metrics import Metrics
+from ckpttool.ps.gateway.openapi import OPENAPI
+from ckpttool.ps.gateway.page import page
+from ckpttool.ps.gateway.service import Body, Service, sayable
+from ckpttool.ps.live_protocol import failure
+from ckpttool.sources.selection import Index, parse_index
+
+__all__ = ["application"]
+
+#: The JSON of a request.
+_BODY_BYTES = 16 * 2**10
+_BODY_SECONDS = 10.0
+#: Up to so many bytes an answer is sent as one.
+_SMALL_BYTES = 2**20
+_STRINGS = "application/x-ckpttool-strings"
+_NPY = "application/x-npy"
+_STATUS: tuple[tuple[type[CkpttoolError], int], ...] = (
+    (UsageError, 400),
+    (NotFoundError, 404),
+    (PermissionDeniedError, 403),
+    (ChangedError, 412),
+    (LimitError, 413),
+    (UnsupportedError, 422),
+    (UnreachableError, 503),
+)
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class _Rest:
+    def __init__(self, service: Service, metrics: Metrics) -> None:
+        self._service = service
+        self._metrics = metrics
+
+    async def status(self, _: Request) -> Response:
+        return _json(await self._service.status())
+
+    async def variables(self, request: Request) -> Response:
+        held = await self._service.pinned(request.headers.get("if-match"))
+        if _is_known(request, held):
+            return _unchanged(held)
+        with self._metrics.loading("list"):
+            body = await self._service.listing(held)
+        return Response(body, headers={"ETag": held.tag}, media_type="application/json")
+
+    async def values(self, request: Request) -> Response:
+        asked = _query(request, "name", "index")
+        if "name" not in asked:
+            raise _wrong("a read names no variable", "the parameter name is missing")
+        index: Index = parse_index(asked["index"]) if asked.get("index") else ()
+        held = await self._service.pinned(request.headers.get("if-match"))
+        if _is_known(request, held):
+            return _unchanged(held)
+        with self._metrics.loading("read"):
+            body, data = await asyncio.to_thread(self._begin, held, asked["name"], index)
+        self._metrics.served(body.rows, body.nbytes)
+        headers = {
+            "ETag": held.tag,
+            "Content-Length": str(body.nbytes),
+            "Ckpttool-Dtype": body.variable.dtype,
+        }
+        media = _STRINGS if body.variable.dtype == "string" else _NPY
+        if data is not None:
+            return Response(data, headers=headers, media_type=media)
+
+        async def stream() -> AsyncIterator[bytes]:
+            while (piece := await asyncio.to_thread(next, body.pieces, None)) is not None:
+                yield piece
+
+        return StreamingResponse(stream(), headers=headers, media_type=media)
+
+    def _begin(self, held: Held, name: str, index: Index) -> tuple[Body, bytes | None]:
+        body = self._service.read(held, name, index)
+        return body, b"".join(body.pieces) if body.nbytes <= _SMALL_BYTES else None
+
+    async def snapshot(self, request: Request) -> Response:
+        asked = await _object(request, "consistent")
+        consistent = _flag(asked, "consistent")
+        return _json(await self._service.snapshot(consistent=consistent), 201)
+
+    async def export(self, request: Request) -> Response:
+        asked = await _object(request, "to", "name", "wait")
+        to, name = asked.get("to"), asked.get("name", asked.get("to"))
+        if not isinstance(to, str) or not isinstance(name, str):
+            raise _wrong("the export says not what to make", "to, and name, have to be texts")
+        wait = _flag(asked, "wait") or False
+        return _json(await self._service.export(to, name, wait=wait), 201 if wait else 202)
+
+    async def metrics(self, _: Request) -> Response:
+        try:
+            status = await self._service.status()
+        except CkpttoolError:
+            status = None  # the rest can be told, and `up` is 0
+        return Response(
+            self._metrics.exposition(status), media_type="text/plain; version=0.0.4; charset=utf-8"
+        )
+
+    async def health(self, _: Request) -> Response:
+        return Response("ok\n", media_type="text/plain")
+
+    async def ready(self, _: Request) -> Response:
+        try:
+            await self._service.status()
+        except CkpttoolError:  # why is told to those who have the token
+            return Response("the training does not answer\n", 503, media_type="text/plain")
+        return Response("ready\n", media_type="text/plain")
+
+    async def openapi(self, _: Request) -> Response:
+        return JSONResponse(OPENAPI)
+
+    async def page(self, _: Request) -> Response:
+        content, policy = page()
+        headers = {"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer"}
+        return Response(content, headers=headers, media_type="text/html")
+
+
+def application(service: Service, metrics: Metrics) -> Starlette:
+    """The ASGI application; the guard stands before it."""
+    rest = _Rest(service, metrics)
+
+    def counted(path: str, handler: Handler, method: str = "GET") -> Route:
+        async def answer(request: Request) -> Response:
+            try:
+                response = await handler(request)
+            except CkpttoolError as error:
+                response = _failed(error)
+            except ClientDisconnect:
+                response = Response(status_code=499)
+            metrics.answered(path, response.status_code)
+            return response
+
+        return Route(path, answer, methods=[method])
+
+    routes = [
+        counted("/", rest.page),
+        counted("/healthz", rest.health),
+        counted("/readyz", rest.ready),
+        counted("/metrics", rest.metrics),
+        counted("/openapi.json", rest.openapi),
+        counted("/v1/status", rest.status),
+        counted("/v1/variables", rest.variables),
+        counted("/v1/values", rest.values),
+        counted("/v1/snapshots", rest.snapshot, "POST"),
+        counted("/v1/exports", rest.export, "POST"),
+    ]
+    return Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
+
+
+def _json(value: object, status: int = 200) -> Response:
+    return JSONResponse(sayable(value), status)
+
+
+def _failed(error: CkpttoolError) -> Response:
+    status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
+    return JSONResponse({"error": failure(error)["error"]}, status)
+
+
+async def _no_route(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    answer = _failed(
+        NotFoundError(
+            "the gateway has no such path",
+            why=error.detail,
+            hint="see /openapi.json",
+            id="gateway-path",
+        )
+    )
+    answer.status_code = error.status_code
+    return answer
+
+
+def _is_known(request: Request, held: Held) -> bool:
+    known = request.headers.get("if-none-match", "")
+    return held.tag in {one.strip() for one in known.split(",")}
+
+
+def _unchanged(held: Held) -> Response:
+    return Response(status_code=304, headers={"ETag": held.tag})
+
+
+def _query(request: Request, *names: str) -> dict[str, str]:
+    """The parameters of a query, each known and given once; names may be any bytes."""
+    text = request.scope["query_string"].decode("latin-1")
+    pairs = parse_qsl(text, keep_blank_values=True, errors="surrogateescape", max_num_fields=8)
+    asked = dict(pairs)
+    if len(asked) != len(pairs) or not asked.keys() <= set(names):
+        raise _wrong("the query makes no sense", f"each of {', '.join(names)} may be given once")
+    return asked
+
+
+async def _object(request: Request, *names: str) -> dict[str, Any]:
+    """The JSON object that a request carries; none is an empty one."""
+    data = bytearray()
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for piece in request.stream():
+                data += piece
+                if len(data) > _BODY_BYTES:
+                    raise LimitError(
+                        "the request is too long",
+                        why=f"it has over {_BODY_BYTES} bytes",
+                        hint="send only what /openapi.json describes",
+                        id="gateway-too-long",
+                    )
+    except TimeoutError:
+        raise _wrong("the request did not come", f"within {_BODY_SECONDS:g} seconds") from None
+    try:
+        asked = json.loads(data or b"{}")
+    except (ValueError, RecursionError):
+        raise _wrong("the request is no JSON", "it cannot be parsed") from None
+    if not isinstance(asked, dict) or not asked.keys() <= set(names):
+        raise _wrong("the request makes no sense", f"it is an object of {', '.join(names)}")
+    return asked
+
+
+def _flag(asked: Mapping[str, Any], name: str) -> bool | None:
+    value = asked.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise _wrong("the request makes no sense", f"{name} has to be true, false or null")
+    return value
+
+
+def _wrong(what: str, why: str) -> UsageError:
+    return UsageError(what, why=why, hint="see /openapi.json", id="gateway-request")

@@ -1,0 +1,216 @@
+"""What the gateway can do, whatever asks: status, list, read, snapshot, export.
+
+One event loop; what blocks runs in threads. Values come from a snapshot that is at most
+``max_age`` seconds old, and requests that come together cause one. Knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ckpttool.formats.dtypes import BY_NAME
+from ckpttool.formats.elements import npy_descr
+from ckpttool.formats.npy import header
+from ckpttool.model import Variable
+from ckpttool.ps.gateway.held import Held, Shelf
+from ckpttool.ps.live_client import LiveClient
+from ckpttool.sources.listed import selection_shape
+from ckpttool.sources.selection import Index, Selection
+
+__all__ = ["Body", "Service", "sayable"]
+
+#: Seconds that a snapshot may take, and an export.
+_SNAPSHOT_SECONDS = 300.0
+_EXPORT_SECONDS = 6 * 3600.0
+#: The training is asked for its status at most so often,
+_STATUS_SECONDS = 0.5
+#: and for a newer snapshot too, where it has none.
+_AGAIN_SECONDS = 1.0
+_STATUS_PATIENCE = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Elements on their way to a reader.
+
+    Attributes:
+        variable: whose they are.
+        rows: positions along the first axis that were asked for; 1 of a scalar.
+        nbytes: of ``pieces`` together.
+        pieces: ``.npy``; of strings, each behind its length (eight bytes, little-endian).
+    """
+
+    variable: Variable
+    rows: int
+    nbytes: int
+    pieces: Iterator[bytes]
+
+
+class Service:
+    """Serves the training of a run directory.
+
+    Args:
+        run_dir: absolute path.
+        max_age: seconds that a snapshot may be old.
+    """
+
+    def __init__(self, run_dir: str, max_age: float) -> None:
+        self._run_dir = run_dir
+        self._max_age = max_age
+        self._shelf = Shelf(run_dir)
+        self._asks = LiveClient(run_dir, _STATUS_PATIENCE)
+        self._snapshots = LiveClient(run_dir, _SNAPSHOT_SECONDS)
+        self._refreshing = asyncio.Lock()
+        self._asking = asyncio.Lock()
+        self._asked = -math.inf
+        self._status: dict[str, Any] = {}
+        self._status_at = -math.inf
+
+    async def status(self) -> dict[str, Any]:
+        """What the training says of itself (docs/architecture.md, ``status``).
+
+        Raises:
+            UnreachableError: there is none.
+        """
+        async with self._asking:
+            if time.monotonic() - self._status_at > _STATUS_SECONDS:
+                self._status = await asyncio.to_thread(self._asks.ask, "status")
+                self._status_at = time.monotonic()
+            return self._status
+
+    async def current(self) -> Held:
+        """A snapshot that is new enough.
+
+        Raises:
+            UnreachableError: the training does not answer.
+            CkpttoolError: as it says.
+        """
+        held = self._new_enough()
+        if held is not None:
+            return held
+        async with self._refreshing:
+            held = self._new_enough()  # who waited gets what the first one brought
+            return held or await self._refresh(max_age=self._max_age)
+
+    async def snapshot(self, *, consistent: bool | None) -> dict[str, Any]:
+        """Make a new one; raises as ``current``."""
+        async with self._refreshing:
+            return (await self._refresh(max_age=None, consistent=consistent)).record
+
+    async def pinned(self, tag: str | None) -> Held:
+        """The snapshot of that tag; a new enough one where there is no tag.
+
+        Raises:
+            ChangedError: id ``snapshot-gone``.
+            CkpttoolError: as ``current``.
+        """
+        return await self.current() if tag is None else self._shelf.tagged(tag)
+
+    async def export(self, to: str, name: str, *, wait: bool) -> dict[str, Any]:
+        """Have the training make an export, or make that of this name once more.
+
+        Raises:
+            CkpttoolError: as the training says.
+        """
+
+        def ask() -> dict[str, Any]:
+            with LiveClient(self._run_dir, _EXPORT_SECONDS) as client:
+                return client.ask("export", to=to, name=name, wait=wait)
+
+        return await asyncio.to_thread(ask)
+
+    async def listing(self, held: Held) -> bytes:
+        """The variables of a snapshot, as JSON."""
+        if held.listing is None:
+            held.listing = await asyncio.to_thread(_listing, held)
+        return held.listing
+
+    def read(self, held: Held, name: str, index: Index) -> Body:
+        """Elements of a variable; blocks, and so do the pieces of its answer.
+
+        Raises:
+            NotFoundError: id ``variable-not-found``.
+            UsageError: id ``bad-index``.
+            UnsupportedError, LimitError, CorruptError: as ``Source.chunks``.
+        """
+        with held.using() as source:
+            variable = source.find(name)
+        selection = Selection.of(selection_shape(variable), index, variable.name)
+        rows = selection.axes[0].length if selection.axes else 1
+        if variable.dtype == "string":
+            return _strings(held, variable, selection, rows)
+        size = BY_NAME[variable.dtype].size if variable.dtype in BY_NAME else 0
+        pieces = held.pieces(variable, selection)
+        first = next(pieces, b"")  # what cannot be read is said before an answer begins
+        # NumPy has no type for bfloat16 and the like: they travel as bytes of that size.
+        descr = npy_descr(variable.dtype) or f"|V{size}"
+        head = header(descr, selection.result_shape)
+
+        def all_of_it() -> Iterator[bytes]:
+            yield head + first
+            yield from pieces
+
+        return Body(variable, rows, len(head) + selection.size * size, all_of_it())
+
+    def close(self) -> None:
+        """Close all snapshots and connections."""
+        self._shelf.close()
+        self._asks.close()
+        self._snapshots.close()
+
+    def _new_enough(self) -> Held | None:
+        held = self._shelf.newest
+        if held is None:
+            return None
+        young = time.time() - float(held.record["time"]) < self._max_age
+        return held if young or time.monotonic() - self._asked < _AGAIN_SECONDS else None
+
+    async def _refresh(self, max_age: float | None, consistent: bool | None = None) -> Held:
+        record = await asyncio.to_thread(
+            self._snapshots.ask, "snapshot", max_age=max_age, consistent=consistent
+        )
+        held = await self._shelf.put(record)
+        self._asked = time.monotonic()
+        return held
+
+
+def sayable(value: object) -> object:
+    """What JSON can say: NaN and the infinities, which a loss may be, become null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: sayable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [sayable(item) for item in value]
+    return value
+
+
+def _listing(held: Held) -> bytes:
+    with held.using() as source:
+        variables = [
+            {
+                "name": one.name,
+                "key": one.key,
+                "dtype": one.dtype,
+                "shape": one.shape,
+                "bytes": one.nbytes,
+                "kind": one.kind,
+            }
+            for one in source.variables()
+        ]
+        style = source.style
+    answer = {"snapshot": sayable(held.record), "style": style, "variables": variables}
+    return json.dumps(answer, allow_nan=False).encode()
+
+
+def _strings(held: Held, variable: Variable, selection: Selection, rows: int) -> Body:
+    with held.using() as source:
+        strings = source.strings(variable, selection)
+    data = b"".join(len(one).to_bytes(8, "little") + one for one in strings)
+    return Body(variable, rows, len(data), iter((data,)))
