@@ -11,6 +11,7 @@ import argparse
 import sys
 import tempfile
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 from statistics import median
 
@@ -73,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
     return int(missed)
 
 
-def _training(folder: Path, name: str, rows: int) -> cluster:
+def _training(folder: Path, name: str, rows: int) -> AbstractContextManager[Cluster]:
     place = folder / name
     place.mkdir()
     (place / "train.py").write_text(TRAIN)

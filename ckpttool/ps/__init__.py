@@ -10,14 +10,20 @@ if TYPE_CHECKING:
     from ckpttool.ps.runtime.compression import Link
     from ckpttool.ps.runtime.context import TrainingHost
     from ckpttool.ps.runtime.hook import PauseHook
+    from ckpttool.ps.runtime.placement import partitioner_of, placement_of
 
-__all__ = ["Link", "PauseHook", "hosting"]
+__all__ = ["Link", "PauseHook", "hosting", "partitioner_of", "placement_of"]
 
 #: What is imported when it is first asked for: TensorFlow comes with it.
-_LAZY = {"Link": "compression", "PauseHook": "hook"}
+_LAZY = {
+    "Link": "compression",
+    "PauseHook": "hook",
+    "partitioner_of": "placement",
+    "placement_of": "placement",
+}
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class, whichever it is
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class or function, whichever
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

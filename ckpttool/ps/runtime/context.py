@@ -51,9 +51,8 @@ class TrainingHost:
         self._step: tf.Variable | None = None
         self._root = tf.train.Checkpoint()
         run.prepare()
-        self._host = LiveHost(
-            HostedSource(self._root, self._gate, self._counter), run, setup.snapshots, setup.exports
-        )
+        self._source = HostedSource(self._root, self._gate, self._counter)
+        self._host = LiveHost(self._source, run, setup.snapshots, setup.exports)
 
     def __enter__(self) -> Self:
         self._host.__enter__()
@@ -88,10 +87,14 @@ class TrainingHost:
         Args:
             model: a Keras model or a ``tf.Module``.
             optimizer: its slots are saved too; a compiled Keras model brings its own.
-            step: the variable that counts steps; by default the optimizer's.
+            step: the variable that counts steps; by default the optimizer's. (That of Keras
+                3 is read, and then written: when workers do so at once, it counts one step.)
             serving: ``FILE.py:FUNCTION`` or ``MODULE:FUNCTION`` that builds the plain model,
                 as of ``convert --model``: what exports are made with.
             more: other objects of a checkpoint.
+
+        Raises:
+            UnsupportedError: id ``keras3-partitioned``.
         """
         self._optimizer = optimizer if optimizer is not None else getattr(model, "optimizer", None)
         self._step = step
@@ -100,6 +103,7 @@ class TrainingHost:
             if value is not None:
                 setattr(self._root, name, value)
                 self._tracked[name] = value
+        self._source.variables()  # what cannot be saved is told here, not at the first snapshot
         if serving is not None:
             self._host.export_options = ("--model", serving)
 

@@ -7,40 +7,67 @@ ranges need a variable of their own: ``Table``.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from ckpttool.errors import UnsupportedError
 from ckpttool.model import numel
 from ckpttool.policy.partition import Part
 from ckpttool.policy.placement import Piece, by_hash
-from ckpttool.ps.partition import Partition, parse_partition
+from ckpttool.ps.partition import parse_partition
 
-__all__ = ["Table", "partitioner_of", "place_variables", "tf1_partitioner"]
+__all__ = ["Table", "keras3_partitioned", "partitioner_of", "place_variables", "placement_of"]
 
 
-def partitioner_of(text: str | None, servers: int) -> Any:
-    """The ``variable_partitioner`` of a strategy; None where variables stay whole."""
+def partitioner_of(text: str | None, servers: int) -> Callable[..., list[int]] | None:
+    """A partitioner as a strategy and ``tf.compat.v1.variable_scope`` take it.
+
+    It gives the number of even parts along each dimension; uneven ranges cannot be said that
+    way. None where ``text`` leaves variables whole.
+
+    Raises:
+        UsageError: id ``partition-words``.
+    """
     partition = parse_partition(text, servers)
     if partition is None or not partition.cuts:
         return None
-    return tf1_partitioner(partition)
-
-
-def tf1_partitioner(partition: Partition) -> Callable[..., list[int]]:
-    """A partitioner as ``tf.compat.v1.variable_scope`` and a strategy take it.
-
-    It gives the number of even parts along each dimension (variable_scope.py:
-    ``_get_partitioned_variable``); uneven ranges cannot be said that way.
-    """
 
     def partitioner(shape: Any, dtype: Any, **_: Any) -> list[int]:
         dims = tuple(tf.TensorShape(shape).as_list())
         parts = partition.parts(dims, tf.as_dtype(dtype).size)
+        if len(parts) > 1 and _keras3_asks():
+            raise keras3_partitioned(f"a variable {list(dims)}")
         return [len(parts), *(1 for _ in dims[1:])]
 
     return partitioner
+
+
+def placement_of(text: str | None, servers: int) -> Callable[[Any], int] | None:
+    """The ``ps_strategy`` of ``tf.compat.v1.train.replica_device_setter``, of TensorFlow 1.
+
+    None where ``text`` leaves it to TensorFlow, which goes from server to server.
+
+    Raises:
+        UsageError: id ``partition-words``.
+    """
+    partition = parse_partition(text, servers)
+    if partition is None or partition.strategy not in {"hash", "size"}:
+        return None
+    load = [0] * servers
+
+    def place(operation: Any) -> int:
+        if partition.strategy == "hash":
+            return by_hash([Piece(operation.name, 0)], servers)[0].shard
+        server = load.index(min(load))
+        shape = operation.get_attr("shape")
+        dims = [dim.size for dim in shape.dim]
+        load[server] += numel(tuple(dims)) * tf.as_dtype(operation.get_attr("dtype")).size
+        return server
+
+    return place
 
 
 def place_variables(strategy: Any, text: str | None, servers: int) -> None:
@@ -68,6 +95,29 @@ def place_variables(strategy: Any, text: str | None, servers: int) -> None:
         return variable
 
     extended._create_variable = create_placed
+
+
+def keras3_partitioned(what: str) -> UnsupportedError:
+    """The refusal to cut a variable of Keras 3."""
+    return UnsupportedError(
+        f"{what} of a Keras 3 model cannot be cut into parts",
+        why="Keras 3 cannot compute with a sharded variable: neither train nor save it",
+        hint="leave --partition off, or use tf_keras: TF_USE_LEGACY_KERAS=1",
+        id="keras3-partitioned",
+    )
+
+
+def _keras3_asks() -> bool:
+    """Whether a variable is being made by Keras 3: it calls from its own modules.
+
+    It would fail much later, and say that something has no attribute ``handle``.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith("keras.src."):
+            return True
+        frame = frame.f_back
+    return False
 
 
 class Table(tf.Module):  # type: ignore[misc]

@@ -16,11 +16,10 @@ from tensorflow.python.checkpoint.graph_view import ObjectGraphView
 from tensorflow.python.checkpoint.save_util import serialize_graph_view
 from tensorflow.python.util import object_identity
 
-from ckpttool.errors import UnsupportedError
 from ckpttool.formats.object_graph import parse_object_graph
 from ckpttool.limits import Limits
 from ckpttool.ps.runtime.live import LivePart, LiveVariable
-from ckpttool.ps.runtime.placement import Table
+from ckpttool.ps.runtime.placement import Table, keras3_partitioned
 from ckpttool.sources.naming import GraphNames
 
 __all__ = ["Layout", "ps_of", "walk"]
@@ -108,12 +107,7 @@ def _stand_in(node: Any) -> _StandIn | None:
         return _StandIn(name, tuple(node.variables))
     inner = getattr(node, "_value", None)  # a variable of Keras 3 holds one of TensorFlow
     if _is_sharded(inner):
-        raise UnsupportedError(
-            f"{getattr(node, 'path', node.name)} of a Keras 3 model is cut into parts",
-            why="Keras 3 cannot compute with a sharded variable: neither train nor save it",
-            hint="leave --partition off, or use tf_keras: TF_USE_LEGACY_KERAS=1",
-            id="keras3-partitioned",
-        )
+        raise keras3_partitioned(str(getattr(node, "path", node.name)))
     if isinstance(inner, tf.Variable):
         return _StandIn(_plain_name(inner.name), (inner,))
     return None
