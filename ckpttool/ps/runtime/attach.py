@@ -84,6 +84,7 @@ class AttachedSource:
     """
 
     mode: Mode = "attached"
+    begun = True  # as far as can be known from outside
 
     def __init__(self, target: str, wanted: Sequence[Wanted]) -> None:
         self._graph = tf.Graph()

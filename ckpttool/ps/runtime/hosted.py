@@ -57,6 +57,11 @@ class HostedSource:
         self._gate = gate
         self._step = step
 
+    @property
+    def begun(self) -> bool:
+        """See ``LiveSource``."""
+        return self._gate.passed > 0
+
     def variables(self) -> Sequence[LiveVariable]:
         """See ``LiveSource``."""
         return self._layout().variables

@@ -145,6 +145,11 @@ class LiveSource(Protocol):
         """Whether it can copy all variables at one moment."""
         ...
 
+    @property
+    def begun(self) -> bool:
+        """Whether anything was trained: before, values are initial ones, or half restored."""
+        ...
+
     def variables(self) -> Sequence[LiveVariable]:
         """What there is now; training may make more."""
         ...

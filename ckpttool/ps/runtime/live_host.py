@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ckpttool.convert.targets import TARGETS
-from ckpttool.errors import CkpttoolError, UsageError
+from ckpttool.errors import CkpttoolError, UnreachableError, UsageError
 from ckpttool.formats.dtypes import BY_NAME
 from ckpttool.limits import default_limits
 from ckpttool.model import numel
@@ -97,19 +97,31 @@ class LiveHost:
     def snapshot(self, max_age: float | None = None, consistent: bool | None = None) -> Snapshot:
         """A snapshot that is no older, made if need be; callers that come together get one.
 
+        Before the first step the newest of an earlier training is the better answer: what is
+        live has not been restored yet, and must never become the newest.
+
         Raises:
+            UnreachableError: id ``live-unreachable``: there is nothing live yet.
             RefusedError: id ``snapshot-not-whole``.
             ClusterError, NoSpaceError, …: it could not be made.
         """
         wanted = time.time() - (max_age or 0.0)
         with self._one_at_a_time:
             newest = self._store.newest
+            fresh = newest is not None and wanted <= newest.time <= time.time()
             if (
                 newest is not None
-                and wanted <= newest.time <= time.time()
+                and (fresh or not self._source.begun)
                 and (newest.consistent or not consistent)
             ):
                 return newest
+            if not self._source.variables():
+                raise UnreachableError(
+                    "there are no live parameters yet",
+                    why="the training function has tracked nothing so far",
+                    hint="ask again later; in the function: ctx.track(model)",
+                    id="live-unreachable",
+                )
             started = time.monotonic()
             try:
                 with self._source.freeze(consistent=consistent) as frozen:
@@ -209,6 +221,8 @@ class LiveHost:
                     self._steps.append((time.monotonic(), step))
                     while self._steps[-1][0] - self._steps[0][0] > _RATE_OVER:
                         del self._steps[0]
+                if not self._source.begun:
+                    continue
                 if due.now(step):
                     self.snapshot()
                 for regular in self._regular:
