@@ -136,6 +136,7 @@ def test_what_is_written_is_live_at_once(bare, tmp_path: Path) -> None:
     assert cluster.process.poll() is None
 
 
+@pytest.mark.slow
 def test_with_the_hook_every_snapshot_is_of_one_moment(tmp_path: Path) -> None:
     with attached(tmp_path, "--pause-hook") as (_, live):
         until(lambda: live.ask("status")["consistent"], "the hook does not say so")

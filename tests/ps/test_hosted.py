@@ -26,6 +26,7 @@ def _tensorflow() -> None:
         pytest.skip("TensorFlow is not installed")
 
 
+@pytest.mark.slow
 def test_a_snapshot_is_restored_under_other_parts_and_another_number_of_servers(
     tmp_path: Path,
 ) -> None:

@@ -8,6 +8,7 @@ moment only where their hooks pause them (``hook``).
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ from ckpttool.errors import CkpttoolError, NotFoundError, RefusedError, Unreacha
 from ckpttool.limits import default_limits
 from ckpttool.model import numel
 from ckpttool.ps.channel import Channel
+from ckpttool.ps.cluster import parse_address
 from ckpttool.ps.live_protocol import failure
 from ckpttool.ps.run_dir import RunDirectory
 from ckpttool.ps.runtime.hook import CONTAINER, Pause
@@ -41,6 +43,7 @@ _R = tf.raw_ops
 #: Parts of a variable that are tried at once.
 _PARTS_AT_ONCE = 16
 _TIMEOUT_MS = 60_000
+_CONNECT_SECONDS = 10.0
 
 
 def run(job: dict[str, Any], channel: Channel) -> None:
@@ -87,6 +90,7 @@ class AttachedSource:
     begun = True  # as far as can be known from outside
 
     def __init__(self, target: str, wanted: Sequence[Wanted]) -> None:
+        _require_listener(target)
         self._graph = tf.Graph()
         self._session = tf1.Session(
             f"grpc://{target}",
@@ -99,12 +103,7 @@ class AttachedSource:
             self._servers = sorted(task for task in devices if task is not None)
             self._find(wanted)
         except tf.errors.OpError as error:
-            raise UnreachableError(
-                f"no parameter server answers at {target}",
-                why=str(error)[:300],
-                hint="give --ps an address of the cluster's job ps, as host:port",
-                id="ps-unreachable",
-            ) from error
+            raise _unreachable(target, str(error)[:300]) from error
         with self._graph.as_default():
             self._first = tf1.placeholder(tf.int64, [])
             self._count = tf1.placeholder(tf.int64, [])
@@ -380,6 +379,24 @@ class FrozenShadow:
                 self.release(variable)
             except tf.errors.OpError:
                 return
+
+
+def _require_listener(target: str) -> None:
+    """Check that somebody listens: a session would wait for a minute."""
+    host, port = parse_address(target)
+    try:
+        socket.create_connection((host, port), _CONNECT_SECONDS).close()
+    except OSError as error:
+        raise _unreachable(target, error.strerror or str(error)) from None
+
+
+def _unreachable(target: str, why: str) -> UnreachableError:
+    return UnreachableError(
+        f"no parameter server answers at {target}",
+        why=why,
+        hint="give --ps an address of the cluster's job ps, as host:port",
+        id="ps-unreachable",
+    )
 
 
 def _handle(name: str, dtype: tf.DType, container: str = "") -> Any:
