@@ -38,6 +38,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         env={"RECOMMENDER_STEPS": "1000"},
     ) as running:
         running.wait_for()
+        with LiveClient(str(running.directory), timeout=120) as live:
+            until(lambda: live.ask("status")["variables"], running.said())
         yield running
 
 

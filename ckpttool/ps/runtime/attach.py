@@ -19,29 +19,27 @@ import numpy as np
 import tensorflow as tf
 
 from ckpttool.convert.wire import decode
-from ckpttool.errors import CkpttoolError, NotFoundError, RefusedError, UnreachableError
+from ckpttool.errors import CkpttoolError, RefusedError, UnreachableError
 from ckpttool.limits import default_limits
 from ckpttool.model import numel
 from ckpttool.ps.channel import Channel
 from ckpttool.ps.cluster import parse_address
 from ckpttool.ps.live_protocol import failure
 from ckpttool.ps.run_dir import RunDirectory
+from ckpttool.ps.runtime.discovery import Discovery, handle_of
 from ckpttool.ps.runtime.hook import CONTAINER, Pause
 from ckpttool.ps.runtime.hosted import find, lost, require_fit
-from ckpttool.ps.runtime.live import LivePart, LiveVariable, Loaded, Mode, Moment, pieces_of
+from ckpttool.ps.runtime.live import LiveVariable, Loaded, Mode, Moment, pieces_of
 from ckpttool.ps.runtime.live_host import LiveHost
-from ckpttool.ps.runtime.names import Wanted, part_names, wanted_variables
+from ckpttool.ps.runtime.names import Wanted, wanted_variables
 from ckpttool.ps.setup import AttachSetup
 from ckpttool.sources.base import Source
-from ckpttool.sources.kinds import kind_of_name
 from ckpttool.sources.selection import Selection
 
 __all__ = ["AttachedSource", "run"]
 
 tf1 = tf.compat.v1
 _R = tf.raw_ops
-#: Parts of a variable that are tried at once.
-_PARTS_AT_ONCE = 16
 _TIMEOUT_MS = 60_000
 _CONNECT_SECONDS = 10.0
 
@@ -101,7 +99,10 @@ class AttachedSource:
         try:
             devices = {_task(device.name) for device in self._session.list_devices()}
             self._servers = sorted(task for task in devices if task is not None)
-            self._find(wanted)
+            found = Discovery(self._session, self._servers).find(wanted)
+            self._variables = [variable for variable, _ in found]
+            #: What the parts of a variable are called, by its key.
+            self._names = {variable.key: names for variable, names in found}
         except tf.errors.OpError as error:
             raise _unreachable(target, str(error)[:300]) from error
         with self._graph.as_default():
@@ -265,8 +266,8 @@ class AttachedSource:
         dtype = tf.as_dtype(variable.dtype)
         name = self._names[variable.key][number]
         with tf1.device(f"/job:ps/task:{part.ps}"):
-            live = _handle(name, dtype)
-            shadow = _handle(f"ckpttool/{name}", dtype, CONTAINER)
+            live = handle_of(name, dtype)
+            shadow = handle_of(f"ckpttool/{name}", dtype, CONTAINER)
             return _Live(
                 live,
                 _R.AssignVariableOp(
@@ -280,71 +281,6 @@ class AttachedSource:
     def _piece(self, handle: Any, dtype: tf.DType) -> Any:
         flat = tf.reshape(_R.ReadVariableOp(resource=handle, dtype=dtype), [-1])
         return tf.slice(flat, [self._first], [self._count])
-
-    def _find(self, wanted: Sequence[Wanted]) -> None:
-        """Try every name on every server."""
-        self._variables: list[LiveVariable] = []
-        #: What the parts of a variable are called, by its key.
-        self._names: dict[str, list[str]] = {}
-        whole = self._probe([(one.name, one.dtype) for one in wanted])
-        for one in wanted:
-            found = [(one.name, *whole[one.name])] if one.name in whole else self._parts(one)
-            variable = _variable(one, found)
-            if variable is not None:
-                self._variables.append(variable)
-                self._names[one.name] = [name for name, _, _ in found]
-        if not self._variables:
-            raise NotFoundError(
-                "none of the variables is live in this cluster",
-                why=f"{len(wanted)} names were tried on {len(self._servers)} parameter servers",
-                hint="they have to be of this training, which has to have begun, with resource "
-                "variables (tf.compat.v1.enable_resource_variables)",
-                id="no-live-variables",
-            )
-
-    def _parts(self, one: Wanted) -> list[tuple[str, int, tuple[int, ...]]]:
-        """The parts of a variable that is not there as a whole: name, server, shape."""
-        found: list[tuple[str, int, tuple[int, ...]]] = []
-        while True:
-            numbers = range(len(found), len(found) + _PARTS_AT_ONCE)
-            names = [name for number in numbers for name in part_names(one.name, number)]
-            there = self._probe([(name, one.dtype) for name in names])
-            for number in numbers:
-                known = [name for name in part_names(one.name, number) if name in there]
-                if not known:
-                    return found
-                found.append((known[0], *there[known[0]]))
-
-    def _probe(self, names: Sequence[tuple[str, str]]) -> dict[str, tuple[int, tuple[int, ...]]]:
-        """Which of these are there: the server and the shape of each."""
-        graph = tf.Graph()
-        keys = [(name, dtype, server) for name, dtype in names for server in self._servers]
-        with graph.as_default():
-            asked = [
-                _on(server, _R.VarIsInitializedOp, resource=_named(name, dtype, server))
-                for name, dtype, server in keys
-            ]
-            with self._on_graph(graph) as session:
-                answers = session.run(asked)
-            there = [key for key, yes in zip(keys, answers, strict=True) if yes]
-            shapes = [
-                _on(
-                    server,
-                    _R.VariableShape,
-                    input=_named(name, dtype, server),
-                    out_type=tf.int64,
-                )
-                for name, dtype, server in there
-            ]
-            with self._on_graph(graph) as session:
-                sizes = session.run(shapes)
-        return {
-            name: (server, tuple(int(size) for size in one))
-            for (name, _, server), one in zip(there, sizes, strict=True)
-        }
-
-    def _on_graph(self, graph: Any) -> Any:
-        return tf1.Session(self._session.sess_str, graph=graph, config=self._session._config)
 
 
 class FrozenShadow:
@@ -399,55 +335,6 @@ def _unreachable(target: str, why: str) -> UnreachableError:
     )
 
 
-def _handle(name: str, dtype: tf.DType, container: str = "") -> Any:
-    return _R.VarHandleOp(
-        dtype=dtype, shape=tf.TensorShape(None), shared_name=name, container=container
-    )
-
-
-def _on(server: int, make: Any, **arguments: Any) -> Any:
-    """An operation on a server."""
-    with tf1.device(f"/job:ps/task:{server}"):
-        return make(**arguments)
-
-
-def _named(name: str, dtype: str, server: int) -> Any:
-    with tf1.device(f"/job:ps/task:{server}"):
-        return _handle(name, tf.as_dtype(dtype))
-
-
 def _task(device: str) -> int | None:
     spec = tf.DeviceSpec.from_string(device)
     return spec.task if spec.job == "ps" else None
-
-
-def _variable(
-    one: Wanted, found: Sequence[tuple[str, int, tuple[int, ...]]]
-) -> LiveVariable | None:
-    """A variable of the parts that were found, cut along the one axis in which they differ."""
-    if not found:
-        return None
-    shapes = [shape for _, _, shape in found]
-    kind = kind_of_name(one.name)
-    if len(found) == 1:
-        part = LivePart(found[0][1], (0,) * len(shapes[0]), shapes[0])
-        return LiveVariable(one.name, one.name, one.dtype, shapes[0], kind, (part,))
-    axis = _axis(shapes, one.shape)
-    first = 0
-    parts = []
-    for _, server, shape in found:
-        start = tuple(first if dim == axis else 0 for dim in range(len(shape)))
-        parts.append(LivePart(server, start, shape))
-        first += shape[axis]
-    whole = tuple(first if dim == axis else size for dim, size in enumerate(shapes[0]))
-    return LiveVariable(one.name, one.name, one.dtype, whole, kind, tuple(parts))
-
-
-def _axis(shapes: Sequence[tuple[int, ...]], whole: tuple[int, ...] | None) -> int:
-    """The axis that is cut: where parts differ from the whole, or from each other; else rows."""
-    for dim in range(len(shapes[0])):
-        if whole is not None and len(whole) == len(shapes[0]) and whole[dim] != shapes[0][dim]:
-            return dim
-        if len({shape[dim] for shape in shapes}) > 1:
-            return dim
-    return 0
