@@ -6,11 +6,16 @@ Knows JSON, and nothing of what it says.
 from __future__ import annotations
 
 import json
+import math
+import re
 from typing import NoReturn
 
 from ckpttool.errors import CkpttoolError, CorruptError
 
 __all__ = ["json_malformed", "parse_json"]
+
+#: An escape that may be half a character: a surrogate, which stands alone in no UTF-8.
+_MAYBE_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def parse_json(data: bytes, what: str) -> object:
@@ -21,14 +26,17 @@ def parse_json(data: bytes, what: str) -> object:
         what: whose it is, for messages.
 
     Raises:
-        CorruptError: id ``json-malformed``: also for NaN, a key that is there twice, and
-            nesting deeper than Python's own limit.
+        CorruptError: id ``json-malformed``: also for NaN, a number past all bounds, a key
+            that is there twice, half a character (a lone surrogate), and nesting deeper
+            than Python's own limit.
     """
     try:
-        return json.loads(
-            data.decode("utf-8"),
+        text = data.decode("utf-8")
+        found = json.loads(
+            text,
             object_pairs_hook=_distinct,
             parse_constant=_no_constant,
+            parse_float=_finite,
         )
     except UnicodeDecodeError as error:
         raise json_malformed(what, f"byte {error.start} is not UTF-8") from None
@@ -36,6 +44,9 @@ def parse_json(data: bytes, what: str) -> object:
         raise json_malformed(what, "it is nested too deeply") from None
     except ValueError as error:  # json.JSONDecodeError, our own, and numbers past any bound
         raise json_malformed(what, str(error)) from None
+    if _MAYBE_HALF.search(text) and _has_half(found):
+        raise json_malformed(what, "a text of it has half a character, which is no UTF-8")
+    return found
 
 
 def json_malformed(what: str, why: str) -> CkpttoolError:
@@ -61,3 +72,28 @@ def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise ValueError(f"{digits:.80} is past all bounds")
+    return value
+
+
+def _has_half(found: object) -> bool:
+    """Whether a text or a key holds a lone surrogate."""
+    pending = [found]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            pending.extend(value)
+            pending.extend(value.values())
+        elif isinstance(value, list):
+            pending.extend(value)
+        elif isinstance(value, str) and not value.isascii():
+            try:
+                value.encode("utf-8")
+            except UnicodeEncodeError:
+                return True
+    return False
