@@ -89,6 +89,8 @@ class Limits:
     safetensors_header_bytes: int = 16 * 2**20
     #: The JSON of a TensorFlow.js model, which is read whole.
     tfjs_model_bytes: int = 16 * 2**20
+    #: The list of variables of a gateway (``ps://``), which is read whole.
+    gateway_list_bytes: int = 256 * 2**20
     #: Entries of one directory.
     directory_entries: int = 10_000_000
     #: Seconds that a conversion's child process may take.

@@ -56,6 +56,7 @@ ResolvedKind = Literal[
     "tflite",
     "onnx",
     "tfjs",
+    "ps",
 ]
 
 #: What one file is by its bytes → what it is as a source of its own.
@@ -76,6 +77,8 @@ _FILES: dict[str, ResolvedKind] = {
 _TFJS_MODEL = "model.json"
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+#: A gateway of `serve-ps`; with TLS.
+_GATEWAY = re.compile(r"pss?://", re.IGNORECASE)
 _SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 _VARIABLES = "variables"
 #: A Git-LFS pointer is smaller than this (its specification).
@@ -136,10 +139,12 @@ def resolve(address: str, limits: Limits | None = None) -> Resolved:
     if there is not None and there.kind == "directory":
         return _directory(address, limits)
     folder, base = os.path.split(address)
+    if there is None and _GATEWAY.match(address):
+        return Resolved(address, "ps", ".", address, "prefix")
     if there is None and _SCHEME.match(address):
         raise UnsupportedError(
             f"{address} is not on this machine",
-            why="only local files are read",
+            why="only local files, and gateways (ps://HOST:PORT), are read",
             hint="copy it here first; every file of the checkpoint is needed",
             id="remote-address",
         )

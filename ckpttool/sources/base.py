@@ -36,6 +36,7 @@ SourceKind = Literal[
     "tflite",
     "onnx",
     "tfjs",
+    "ps",
 ]
 Style = Literal["object", "name"]
 

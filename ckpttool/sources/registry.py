@@ -31,6 +31,7 @@ ADAPTERS: dict[ResolvedKind, str] = {
     "tflite": "ckpttool.sources.tflite",
     "onnx": "ckpttool.sources.onnx",
     "tfjs": "ckpttool.sources.tfjs",
+    "ps": "ckpttool.sources.ps",
 }
 
 

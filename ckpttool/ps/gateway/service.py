@@ -169,7 +169,8 @@ class Service:
         if held is None:
             return None
         young = time.time() - float(held.record["time"]) < self._max_age
-        return held if young or time.monotonic() - self._asked < _AGAIN_SECONDS else None
+        patience = min(_AGAIN_SECONDS, self._max_age)
+        return held if young or time.monotonic() - self._asked < patience else None
 
     async def _refresh(self, max_age: float | None, consistent: bool | None = None) -> Held:
         record = await asyncio.to_thread(
