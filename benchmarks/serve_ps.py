@@ -46,6 +46,8 @@ def train(ctx):
         step = tf.Variable(0, dtype=tf.int64, name="step", trainable=False)
     ctx.track(model, step=step)
     ctx.restore()
+    with open("resumed.txt", "w") as file:
+        print(int(step.numpy()), file=file)
 
     @tf.function
     def one():
@@ -101,7 +103,7 @@ def a_server_dies(running: Cluster) -> tuple[float, float, float]:
     noticed = kill(running, "ps-1")
     chief = running.task("chief-0")["pid"]
     until(lambda: running.state["state"] == "ready" and running.task("chief-0")["pid"] != chief)
-    resumed = until(lambda: max(live_step(running), 0))
+    resumed = int((running.folder / "resumed.txt").read_text())
     until(lambda: live_step(running) > resumed)
     return noticed, time.time() - killed, max(0.0, (before - resumed) / (rate * EVERY))
 

@@ -2,7 +2,7 @@
 
 One loop over channels, without threads and without TensorFlow. Knows what each end means:
 a worker is started again and nobody notices; a parameter server takes its variables with
-it, so it is started again and so is the host, which restores the last snapshot.
+it, so all of them are started anew and so is the host, which restores the last snapshot.
 """
 
 from __future__ import annotations
@@ -263,26 +263,48 @@ class Supervisor:
         if task.failure is not None and not task.was_ready:
             self._port_was_taken(task, task.failure)
             return
-        if task.name.job == "ps" and self._host is not None:
-            self._abandon_host(self._host)
+        if task.name.job == "ps" and self._host is not None and self._host.child is not None:
+            self._abandon_host(self._host, self._host.child)
         self._again(task, how, id="task-failing")
 
     def _host_ended(self, host: Task) -> None:
         if host.failure is not None:
             raise host.failure
         if host.state == "done":
-            host.state = "ended"
-            self._say("parameters-gone", "the trained parameters are no longer live", host)
+            self._parameters_are_gone(host)
             return
+        self._renew_servers()
         self._again(host, "it ended", id="training-lost")
 
-    def _abandon_host(self, host: Task) -> None:
+    def _abandon_host(self, host: Task, child: Child) -> None:
         """A coordinator that lost a parameter server cannot go on: end it, have a new one."""
-        if host.child is not None:
-            host.child.end()
-            host.child.kill()
-            self._forget(host)
-            self._again(host, "a parameter server ended", id="training-lost")
+        child.end()
+        child.kill()
+        self._forget(host)
+        if host.state == "done":  # it has trained all it should
+            self._parameters_are_gone(host)
+            return
+        self._renew_servers()
+        self._again(host, "a parameter server ended", id="training-lost")
+
+    def _parameters_are_gone(self, host: Task) -> None:
+        host.state = "ended"
+        self._say("parameters-gone", "the trained parameters are no longer live", host)
+
+    def _renew_servers(self) -> None:
+        """Start the parameter servers anew that have variables of a coordinator that is gone.
+
+        TensorFlow never gives them back (measured: one copy more at each restart, for good),
+        and the next coordinator makes its own, out of the last snapshot.
+        """
+        for task in self._servers:
+            if task.name.job == "ps" and task.child is not None:
+                task.child.end()
+                task.child.kill()
+                self._forget(task)
+                task.state = "waiting"
+                task.restarts.total += 1
+        self._timers.after(0, self._start_waiting)
 
     def _again(self, task: Task, why: str, *, id: str) -> None:
         """Start a task again after a while, if that makes sense."""

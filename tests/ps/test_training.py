@@ -139,7 +139,8 @@ def test_deaths_under_a_training(folder) -> None:
         # A parameter server: the function is called again, and goes on from the snapshot.
         until(lambda: live(running)["snapshots"])
         saved = live(running)["snapshots"][-1]["step"]
-        others = [running.task(name)["pid"] for name in ("ps-0", "worker-0", "worker-1")]
+        workers = [running.task(name)["pid"] for name in ("worker-0", "worker-1")]
+        other = running.task("ps-0")
         server = running.task("ps-1")
         os.kill(server["pid"], signal.SIGKILL)
         running.wait_for_restart("ps-1", server["pid"])
@@ -149,14 +150,18 @@ def test_deaths_under_a_training(folder) -> None:
         assert step >= saved > 0
         until(lambda: running.state["state"] == "ready" and reached(running, step + 50))
         assert running.task("chief-0")["pid"] != chief["pid"]
-        assert [running.task(n)["pid"] for n in ("ps-0", "worker-0", "worker-1")] == others
+        assert [running.task(name)["pid"] for name in ("worker-0", "worker-1")] == workers
+        # TensorFlow would keep the old variables on the other server for ever.
+        assert running.task("ps-0")["pid"] != other["pid"]
+        assert running.task("ps-0")["port"] == other["port"]
 
-        # The coordinator itself: the same, with every server as it was.
+        # The coordinator itself: the same.
         chief = running.task("chief-0")
         os.kill(chief["pid"], signal.SIGKILL)
         running.wait_for_restart("chief-0", chief["pid"])
         until(lambda: len(attempts(folder)) == 3, running.said())
         assert attempts(folder)[2][1] >= step
+        assert [running.task(name)["pid"] for name in ("worker-0", "worker-1")] == workers
 
         data = json.loads(run_cli(["serve-ps", "status", running.directory, "--json"]).stdout)
         assert data["data"]["state"] == "ready"
@@ -166,6 +171,22 @@ def test_deaths_under_a_training(folder) -> None:
         assert running.interrupt() == 0
         running.wait_until_gone()
         assert not (running.directory / "live.sock").exists()
+
+
+def test_a_server_that_dies_when_all_is_trained(folder) -> None:
+    """What is done is not trained again; the snapshot has it."""
+    with cluster(folder, *up("count_to_fifty")) as running:
+        until(lambda: "training-done" in running.kinds(), running.said())
+        until(lambda: running.state["state"] == "ready")
+        until(lambda: live(running)["step"] == 50)  # it looks twice a second
+        server = running.task("ps-0")
+        os.kill(server["pid"], signal.SIGKILL)
+        running.wait_for_restart("ps-0", server["pid"])
+        assert "parameters-gone" in running.kinds()
+        assert running.task("chief-0")["state"] == "ended"
+        assert len(attempts(folder)) == 1
+        assert running.interrupt() == 0
+        running.wait_until_gone()
 
 
 def test_a_function_that_fails(folder) -> None:
