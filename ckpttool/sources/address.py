@@ -140,7 +140,8 @@ def resolve(address: str, limits: Limits | None = None) -> Resolved:
         return _directory(address, limits)
     folder, base = os.path.split(address)
     if there is None and _GATEWAY.match(address):
-        return Resolved(address, "ps", ".", address, "prefix")
+        # Its name stands where a prefix does, so that nothing takes it for a path.
+        return Resolved(address, "ps", ".", address.partition("://")[2].strip("/"), "prefix")
     if there is None and _SCHEME.match(address):
         raise UnsupportedError(
             f"{address} is not on this machine",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import signal
 import socket
 import ssl
 import sys
@@ -39,6 +40,8 @@ _TOKEN_BYTES = 4096
 def main() -> int:
     """Run the gateway; 1 where it cannot serve at all, and stdout says why."""
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO, stream=sys.stderr)
+    # uvicorn raises the signal that ended it once more; what is open is closed on the way.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         setup = decode(GatewaySetup, sys.argv[1])
         asyncio.run(_serve(setup))

@@ -88,12 +88,19 @@ class Shelf:
 
     Args:
         run_dir: absolute path of the run directory.
+
+    Raises:
+        NotFoundError, PermissionDeniedError, StorageError: as the system says.
     """
 
     def __init__(self, run_dir: str) -> None:
         self._place = os.path.join(run_dir, "served")
         self._held: dict[int, Held] = {}
         shutil.rmtree(self._place, ignore_errors=True)  # of a gateway that was killed
+        try:
+            os.mkdir(self._place, 0o700)
+        except OSError as error:
+            raise_os_error(error, f"cannot make {self._place}")
 
     @property
     def newest(self) -> Held | None:

@@ -178,12 +178,14 @@ def application(service: Service, metrics: Metrics) -> Starlette:
 
 
 def _json(value: object, status: int = 200) -> Response:
-    return JSONResponse(sayable(value), status)
+    # A name may be any bytes, which are lone surrogates here: only as ASCII JSON can say them.
+    text = json.dumps(sayable(value), allow_nan=False)
+    return Response(text, status, media_type="application/json")
 
 
 def _failed(error: CkpttoolError) -> Response:
     status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
-    return JSONResponse({"error": failure(error)["error"]}, status)
+    return _json({"error": failure(error)["error"]}, status)
 
 
 async def _no_route(_: Request, error: Exception) -> Response:
