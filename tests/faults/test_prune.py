@@ -549,6 +549,6 @@ def test_a_hundred_thousand_files(tmp_path: Path, run_cli: RunCli) -> None:
     run = tmp_path / "run"
     now = time.time()
     make_run(run, {f"ckpt-{n}": 99_999 - n for n in range(50_000)}, now=now)
-    result = run_cli(["prune", run, "--max-to-keep", "5", "-n", "-q"], memory_mb=700)
+    result = run_cli(["prune", run, "--max-to-keep", "5", "-n", "-q"], memory_mb=700, timeout=600)
     assert result.returncode == 0, result.stderr
     assert len(result.stdout.splitlines()) == 49_995
