@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ckpttool.convert.check import CheckResult, not_run
 from ckpttool.convert.job import Made, Origin
 from ckpttool.convert.stored import INIT_SIGNATURE, of_stored
-from ckpttool.errors import RefusedError, UnsafeError, UsageError
+from ckpttool.errors import LimitError, RefusedError, UnsafeError, UsageError
 from ckpttool.formats.graph_file import read_graph_file
 from ckpttool.formats.saved_model import patch_checkpoint_hash
 from ckpttool.ops.diff.values import Operand, equal
@@ -34,6 +34,7 @@ from ckpttool.sources.filenames import index_name, split_part
 from ckpttool.sources.registry import open_resolved, open_source
 from ckpttool.sources.v2 import BundleSource
 from ckpttool.storage import open_directory, stat_path
+from ckpttool.storage.local_files import OWN_PREFIX
 
 if TYPE_CHECKING:
     from ckpttool.convert.request import Request
@@ -51,6 +52,8 @@ _GRAPHS = ("saved_model.pb", "saved_model.pbtxt")
 _MOST_HASHED = 4 * 2**20
 #: Variables that a message names; the rest are counted.
 _NAMED = 5
+#: Folders inside each other that an export may have; each takes two descriptors.
+_MOST_LEVELS = 64
 
 
 def refresh_origin(request: Request, limits: Limits) -> Origin:
@@ -58,7 +61,7 @@ def refresh_origin(request: Request, limits: Limits) -> Origin:
 
     Raises:
         UsageError: id ``target-setting``: an option that a finished graph has no use for;
-            id ``like-no-export``: ``like`` is no SavedModel.
+            id ``like-no-export``: ``like`` is no SavedModel, or has no graph.
         CkpttoolError: as ``resolve``.
     """
     _require_alone(request)
@@ -66,23 +69,27 @@ def refresh_origin(request: Request, limits: Limits) -> Origin:
     folder = request.like.rstrip("/") or "/"
     graph = next((one for one in _GRAPHS if stat_path(os.path.join(folder, one))), None)
     if graph is None:
-        raise UsageError(
-            f"--like {request.like} is no SavedModel",
-            why=f"there is no {_GRAPHS[0]} in it",
-            hint="give the directory of an export that was made of the same model",
-            id="like-no-export",
-        )
+        raise _no_export(request.like, f"there is no {_GRAPHS[0]} in it")
     resolved = resolve(request.source, limits)
     values = resolved.location
     if resolved.kind == "savedmodel":
         values = os.path.dirname(resolved.directory) or "."
     with open_directory(folder) as directory, closing(directory.open(graph)) as file:
         metas = read_graph_file(file, limits, "SavedModel").metas
-    meta = next((one for one in metas if "serve" in one.tags), metas[0] if metas else None)
-    found = () if meta is None else meta.signatures
-    signatures = tuple(of_stored(one) for one in found if one.name != INIT_SIGNATURE)
-    tags = () if meta is None else meta.tags
-    return Origin("export", folder, values, signatures, tags, resolved.notes)
+    if not metas:
+        raise _no_export(request.like, f"{graph} has no graph")
+    meta = next((one for one in metas if "serve" in one.tags), metas[0])
+    signatures = tuple(of_stored(one) for one in meta.signatures if one.name != INIT_SIGNATURE)
+    return Origin("export", folder, values, signatures, meta.tags, resolved.notes)
+
+
+def _no_export(folder: str, why: str) -> UsageError:
+    return UsageError(
+        f"--like {folder} is no SavedModel that can be refreshed",
+        why=why,
+        hint="give the directory of an export that was made of the same model",
+        id="like-no-export",
+    )
 
 
 def _require_alone(request: Request) -> None:
@@ -127,7 +134,9 @@ def refresh(
 
     Raises:
         RefusedError: id ``refresh-unmatched``; id ``bundles-differ``: byte orders.
+        UsageError: id ``like-no-export``: the export has no variables.
         UnsafeError: id ``unsafe-link``: the export has a link in it.
+        LimitError: id ``limit-export-depth``: too many folders inside each other.
         ChangedError: a file was changed meanwhile.
         CorruptError: values of the source are damaged.
         CkpttoolError: as reading and writing.
@@ -137,7 +146,8 @@ def refresh(
     with ExitStack() as stack:
         source = stack.enter_context(open_source(origin.values, limits))
         export = stack.enter_context(open_resolved(resolve(origin.graph, limits), limits))
-        assert isinstance(export, BundleSource), "the variables of a SavedModel are one"
+        if not isinstance(export, BundleSource):
+            raise _no_export(origin.graph, "it has no variables")
         have, want = read_contents(source, limits), read_contents(export, limits)
         _require_one_order(have, want)
         refill = pair_up(have, want, _maps(request, have))
@@ -208,9 +218,21 @@ def _some(names: list[str] | tuple[str, ...]) -> str:
 
 
 def _copy(old: LocalDirectory, new: LocalDirectory, inside: tuple[str, ...]) -> list[Input]:
-    """Copy all files but those of the variables; what they were."""
+    """Copy all files but those of the variables; what they were.
+
+    Places of our own are no part of an export: one is the result's, where it is made inside.
+    """
+    if len(inside) > _MOST_LEVELS:
+        raise LimitError(
+            f"the folder {inside[0]} of the export is too deep to be copied",
+            why=f"more than {_MOST_LEVELS} folders lie inside each other",
+            hint="no export has that: remove what does not belong to it",
+            id="limit-export-depth",
+        )
     copied: list[Input] = []
     for entry in sorted(old.scan()):
+        if entry.name.startswith(OWN_PREFIX):
+            continue
         if entry.kind == "directory":
             with (
                 old.directory(entry.name) as below,

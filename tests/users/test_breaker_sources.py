@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from ckpttool.errors import CkpttoolError
 from ckpttool.sources.registry import open_source
+from tests.support.command import RunCli
 from tests.support.crafted_files import safetensors
 
 
@@ -30,3 +33,60 @@ def test_a_size_past_all_bounds_in_a_signature(tmp_path: Path) -> None:
     with pytest.raises(CkpttoolError) as caught:
         open_source(str(path))
     assert caught.value.id == "json-malformed"
+
+
+@pytest.fixture
+def export(fixtures_dir: Path, tmp_path: Path) -> Path:
+    """An export of its own, which may be spoiled."""
+    return Path(shutil.copytree(fixtures_dir / "savedmodel", tmp_path / "export"))
+
+
+def refreshed(run_cli: RunCli, source: Path, export: Path, destination: Path) -> tuple[int, str]:
+    args = ["convert", source, destination, "--to", "savedmodel", "--like", export]
+    result = run_cli(args)
+    return result.returncode, result.stderr
+
+
+@pytest.mark.parametrize("place", ["new", "assets/new"])
+def test_an_export_refreshed_into_itself_is_not_copied_into_itself(
+    run_cli: RunCli, fixtures_dir: Path, export: Path, place: str
+) -> None:
+    """The place where the result is made lies in the export, and is no part of it."""
+    left = {path for path in export.rglob("*") if path.is_file()}
+    code, stderr = refreshed(run_cli, fixtures_dir / "savedmodel", export, export / place)
+    assert code == 0, stderr
+    made = {path for path in (export / place).rglob("*") if path.is_file()}
+    assert {path.relative_to(export / place) for path in made if ".report" not in path.name} == {
+        path.relative_to(export) for path in left
+    }
+    assert not list(export.rglob(".ckpttool-*"))
+
+
+def test_an_export_of_bottomless_folders(
+    run_cli: RunCli, fixtures_dir: Path, export: Path, tmp_path: Path
+) -> None:
+    os.makedirs(export / "assets" / "/".join("d" * 200))
+    code, stderr = refreshed(run_cli, fixtures_dir / "savedmodel", export, tmp_path / "new")
+    assert (code, "limit-export-depth" in stderr) == (21, True), stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["export"]
+
+
+def test_an_export_without_variables_or_without_a_graph(
+    run_cli: RunCli, fixtures_dir: Path, export: Path, tmp_path: Path
+) -> None:
+    (export / "variables").rename(tmp_path / "elsewhere")
+    code, stderr = refreshed(run_cli, fixtures_dir / "savedmodel", export, tmp_path / "new")
+    assert (code, "it has no variables" in stderr) == (2, True), stderr
+    (tmp_path / "elsewhere").rename(export / "variables")
+    (export / "saved_model.pb").write_bytes(b"")
+    code, stderr = refreshed(run_cli, fixtures_dir / "savedmodel", export, tmp_path / "new")
+    assert (code, "has no graph" in stderr) == (2, True), stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["export"]
+
+
+def test_half_a_character_in_a_map(run_cli: RunCli, fixtures_dir: Path, tmp_path: Path) -> None:
+    names = tmp_path / "names.json"
+    names.write_text('{"global_step": "b\\ud800"}')
+    source = fixtures_dir / "mlp-v1" / "model.ckpt-1000"
+    result = run_cli(["edit", source, tmp_path / "new", "--map", names])
+    assert (result.returncode, "half a character" in result.stderr) == (2, True), result.stderr

@@ -129,6 +129,10 @@ def _pair(path: str, found: object) -> tuple[str, str]:
     if isinstance(found, Sequence) and not isinstance(found, str) and len(found) == 2:
         old, new = found
         if isinstance(old, str) and isinstance(new, str) and old and new:
+            try:
+                (old + new).encode("utf-8", "surrogateescape")
+            except UnicodeEncodeError:  # "\ud800" as JSON
+                raise _unreadable(path, f"{found!r:.80} has half a character") from None
             return old, new
     raise _unreadable(path, f"{found!r:.80} is no pair of names")
 
