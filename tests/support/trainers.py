@@ -11,7 +11,7 @@ import tensorflow as tf
 ROWS, WIDTH = 1001, 8
 
 
-class Tearing(tf.Module):
+class Tearing(tf.Module):  # type: ignore[misc]
     """Counters that every step bumps, first and last: a copy with a != c is torn."""
 
     def __init__(self, rows: int = ROWS) -> None:
@@ -23,7 +23,7 @@ class Tearing(tf.Module):
         self.half = tf.Variable(tf.ones([4], tf.bfloat16), name="half")
         self.c = tf.Variable(0, dtype=tf.int64, name="c")
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]
     def step(self) -> tf.Tensor:
         now = self.a.assign_add(1, read_value=True)
         rows = tf.nn.embedding_lookup(self.emb, tf.random.uniform([16], 0, ROWS, tf.int32))
@@ -63,7 +63,7 @@ def table(ctx: Any) -> None:
     with ctx.strategy.scope():
         step = tf.Variable(0, dtype=tf.int64, name="step")
 
-    class Net(tf.Module):
+    class Net(tf.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__("net")
             self.emb = made
@@ -72,7 +72,7 @@ def table(ctx: Any) -> None:
     ctx.track(net, step=step)
     if ctx.restore() is None:
 
-        @tf.function
+        @tf.function  # type: ignore[untyped-decorator]
         def one() -> None:
             ids = tf.random.uniform([64], 0, 50, tf.int32)
             with tf.GradientTape() as tape:
@@ -139,7 +139,7 @@ def keras3(ctx: Any) -> None:
         optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
         return loss
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]
     def step() -> tf.Tensor:
         return ctx.strategy.run(replica)
 
@@ -154,7 +154,7 @@ def fails(ctx: Any) -> None:
         net = Tearing()
     ctx.track(net, step=net.a)
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]
     def bad() -> None:
         tf.debugging.assert_equal(1, tf.cast(net.a + 2, tf.int32), message="as it was asked to")
 
