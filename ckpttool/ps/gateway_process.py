@@ -25,7 +25,7 @@ class GatewayProcess:
     """A gateway that is started again on the addresses that it once had.
 
     Attributes:
-        rest, grpc: where it listens, while it does.
+        rest: where it listens, while it does.
         was_ready: whether it ever did.
     """
 
@@ -35,7 +35,6 @@ class GatewayProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._said = b""
         self.rest: str | None = None
-        self.grpc: str | None = None
         self.was_ready = False
         self.restarts = Restarts()
 
@@ -72,7 +71,7 @@ class GatewayProcess:
 
     def end(self) -> None:
         """End the process, if there is one."""
-        self.rest = self.grpc = None
+        self.rest = None
         if self._process is not None:
             end_tied(self._process)
             assert self._process.stdout is not None
@@ -93,10 +92,10 @@ class GatewayProcess:
             said: Any = json.loads(line)
             if "error" in said:
                 raise error_of(said["error"])
-            self.rest, self.grpc = str(said["rest"]), said.get("grpc")
+            self.rest = str(said["rest"])
         except (ValueError, TypeError, KeyError):
             raise self.silent() from None
         self.was_ready = True
         # A gateway that is started again is found where the first one was.
         bind = urlsplit(self.rest).netloc
-        self._setup = replace(self._setup, bind=bind, grpc_bind=self.grpc)
+        self._setup = replace(self._setup, bind=bind)

@@ -57,7 +57,7 @@ class RunState:
         cluster: addresses by job.
         tf_config: for a coordinator of the user's own; None: the cluster has one.
         train: the training function; None: a coordinator of the user's own.
-        gateway, grpc: the addresses of the gateway, when it listens.
+        gateway: the URL of the gateway, when it listens.
         token_file: absolute path of its token.
         error: why it failed: an error as ``--json`` prints it.
     """
@@ -72,7 +72,6 @@ class RunState:
     tf_config: str | None = None
     train: str | None = None
     gateway: str | None = None
-    grpc: str | None = None
     token_file: str | None = None
     error: dict[str, object] | None = None
 

@@ -94,7 +94,6 @@ class GatewaySetup:
     Attributes:
         run_dir: absolute path of the run directory.
         bind: ``host:port`` of REST; port 0: any.
-        grpc_bind: the same of gRPC; None: none.
         token_file: absolute path; None: no token is asked for.
         tls_certificate, tls_key: PEM files; both or none.
         client_ca: PEM file of who signs client certificates (mutual TLS).
@@ -103,7 +102,6 @@ class GatewaySetup:
 
     run_dir: str
     bind: str = "127.0.0.1:0"
-    grpc_bind: str | None = "127.0.0.1:0"
     token_file: str | None = None
     tls_certificate: str | None = None
     tls_key: str | None = None

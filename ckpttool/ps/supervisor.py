@@ -394,7 +394,6 @@ class Supervisor:
             tasks=(*(task.as_state() for task in self._tasks), *self._elsewhere()),
             cluster=None if self._spec is None else self._spec.as_dict(),
             gateway=None if gateway is None else gateway.rest,
-            grpc=None if gateway is None else gateway.grpc,
         )
         if state == self._state:
             return
@@ -426,7 +425,7 @@ class Supervisor:
             self._write(stopping)
         finally:
             self._end_processes()
-        self._write(replace(stopping, state=final, tasks=(), gateway=None, grpc=None))
+        self._write(replace(stopping, state=final, tasks=(), gateway=None))
 
     def _end_processes(self) -> None:
         children = [task.child for task in self._tasks if task.child is not None]

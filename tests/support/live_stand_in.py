@@ -122,7 +122,7 @@ def gateway(directory: Path, **setup: Any) -> Iterator[dict[str, Any]]:
     job = encode(
         GatewaySetup(
             run_dir=str(directory),
-            **{"token_file": str(directory / "token"), "grpc_bind": None, **setup},
+            **{"token_file": str(directory / "token"), **setup},
         )
     )
     log = directory / "gateway.log"

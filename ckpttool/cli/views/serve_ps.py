@@ -48,8 +48,6 @@ def _where(state: RunState) -> Iterator[str]:
     if state.gateway:
         yield f"  gateway   {escape(state.gateway)}"
         yield f" (token: {escape(state.token_file)})\n" if state.token_file else "\n"
-    if state.grpc:
-        yield f"  grpc      {escape(state.grpc)}\n"
     if state.tf_config:
         yield f"  your own coordinator: export TF_CONFIG={escape(shlex.quote(state.tf_config))}\n"
 
@@ -90,7 +88,6 @@ class StatusView(View):
             "cluster": state.cluster,
             "tf_config": state.tf_config,
             "gateway": state.gateway,
-            "grpc": state.grpc,
             "token_file": state.token_file,
             "snapshots": live.get("snapshots", []),
             "exports": live.get("exports", []),

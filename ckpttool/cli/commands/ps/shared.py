@@ -158,14 +158,6 @@ def gateway_options(function: _F) -> _F:
             metavar="HOST:PORT",
             help="Where the gateway listens (REST, metrics, the live page); port 0: any.",
         ),
-        click.option(
-            "--grpc",
-            "grpc",
-            default="127.0.0.1:0",
-            show_default=True,
-            metavar="HOST:PORT",
-            help="Where it listens for gRPC.",
-        ),
         click.option("--no-gateway", is_flag=True, help="Start none."),
         click.option(
             "--max-age",
@@ -203,7 +195,6 @@ def gateway_setup(run_dir: str, given: dict[str, Any]) -> GatewaySetup | None:
     return GatewaySetup(
         run_dir=os.path.abspath(run_dir),
         bind=given["gateway"],
-        grpc_bind=given["grpc"],
         token_file=_absolute(given["token_file"]),
         tls_certificate=_absolute(given["tls_cert"]),
         tls_key=_absolute(given["tls_key"]),
