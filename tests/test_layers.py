@@ -58,10 +58,7 @@ THIRD_PARTY = {
     "ps": set[str](),
     "runtime": {"ml_dtypes", "numpy", "tensorflow", "tf_keras"},
     "gateway": {
-        "google",
-        "grpc",
-        "grpc_health",
-        "numpy",
+        "h11",
         "prometheus_client",
         "starlette",
         "uvicorn",
