@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ckpttool.errors import NotFoundError, UsageError
+from ckpttool.errors import NotFoundError, RefusedError, UsageError
 from ckpttool.storage import open_directory, stat_path
 
 if TYPE_CHECKING:
+    from ckpttool.model import Shard
     from ckpttool.storage import Directory
 
-__all__ = ["output_place"]
+__all__ = ["output_place", "require_no_source"]
 
 
 @contextmanager
@@ -44,3 +45,28 @@ def output_place(path: str) -> Iterator[tuple[Directory, str]]:
                 id="output-not-a-file",
             )
         yield directory, name
+
+
+def require_no_source(path: str, location: str, shards: Iterable[Shard]) -> None:
+    """Check that a file to be written is none of those that it is made of.
+
+    Args:
+        path: the file.
+        location: of the source: a file, or the prefix of a checkpoint.
+        shards: the source's data files.
+
+    Raises:
+        RefusedError: id ``output-is-source``.
+    """
+    there = stat_path(path)
+    if there is None:
+        return
+    for used in (location, f"{location}.index", *(shard.path for shard in shards)):
+        found = stat_path(used)
+        if found and (found.device, found.inode) == (there.device, there.inode):
+            raise RefusedError(
+                f"{path} is not replaced",
+                why=f"it is a file of {location}, which is read",
+                hint="give another name",
+                id="output-is-source",
+            )

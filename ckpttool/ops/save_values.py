@@ -96,13 +96,14 @@ def save(
             ``output-not-a-file``; id ``output-twice``.
         UnsupportedError: id ``dtype-not-representable``: the format has no such type.
         NotFoundError: id ``destination-directory``: there is no such directory.
-        RefusedError: id ``exists``.
+        RefusedError: id ``exists``; id ``output-is-source``.
         UnsafeError: id ``unsafe-member``.
         CkpttoolError: from reading or writing.
     """
-    from ckpttool.ops.output_file import output_place
+    from ckpttool.ops.output_file import output_place, require_no_source
 
     _check(loaded, format)
+    require_no_source(path, loaded.source.location, loaded.source.shards())
     with output_place(path) as (directory, name):
         while True:
             with directory.create(name, overwrite=overwrite) as file:

@@ -42,8 +42,7 @@ def export(fixtures_dir: Path, tmp_path: Path) -> Path:
 
 
 def refreshed(run_cli: RunCli, source: Path, export: Path, destination: Path) -> tuple[int, str]:
-    args = ["convert", source, destination, "--to", "savedmodel", "--like", export]
-    result = run_cli(args)
+    result = run_cli(["convert", source, destination, "--to", "savedmodel", "--like", export])
     return result.returncode, result.stderr
 
 
@@ -90,3 +89,30 @@ def test_half_a_character_in_a_map(run_cli: RunCli, fixtures_dir: Path, tmp_path
     source = fixtures_dir / "mlp-v1" / "model.ckpt-1000"
     result = run_cli(["edit", source, tmp_path / "new", "--map", names])
     assert (result.returncode, "half a character" in result.stderr) == (2, True), result.stderr
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "dense.onnx",
+        "dense.bin",
+        "model.ckpt-1000.index",
+        "model.ckpt-1000.data-00000-of-00001",
+    ],
+)
+def test_no_output_replaces_what_it_is_made_of(
+    run_cli: RunCli, fixtures_dir: Path, tmp_path: Path, output: str
+) -> None:
+    """`--overwrite` with the wrong name does not cost a model."""
+    folder = next(path.parent for path in fixtures_dir.glob(f"*/{output}"))
+    shutil.copytree(folder, tmp_path / "made")
+    source = tmp_path / "made" / output.replace("dense.bin", "dense.onnx")
+    path = tmp_path / "made" / output
+    before = path.read_bytes()
+    for command, *options in (
+        ["inspect", "--html", str(path)],
+        ["load", "*", "-o", str(path), "--format", "json"],
+    ):
+        result = run_cli([command, source, *options, "--overwrite"])
+        assert (result.returncode, "output-is-source" in result.stderr) == (31, True), result.stderr
+    assert path.read_bytes() == before

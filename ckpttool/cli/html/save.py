@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ckpttool.cli.html.page import page
 from ckpttool.ops.inspect import InspectResult
-from ckpttool.ops.output_file import output_place
+from ckpttool.ops.output_file import output_place, require_no_source
 from ckpttool.ops.report import make_report
 
 __all__ = ["SavedReport", "save_report"]
@@ -28,11 +28,11 @@ def save_report(
     overwrite: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> SavedReport:
-    """Make the report of a source and write it; refused before anything is read.
+    """Make the report of a source and write it.
 
     Raises:
         NotFoundError, UsageError: as ``output_place``.
-        RefusedError: id ``exists``.
+        RefusedError: id ``exists``: before anything is read; id ``output-is-source``.
         CkpttoolError: as ``make_report``, or from writing.
     """
     with (
@@ -40,6 +40,9 @@ def save_report(
         directory.create(name, overwrite=overwrite) as file,
     ):
         report = make_report(address, progress=progress)
+        if report.inspected.checkpoint is not None:
+            of = report.inspected.checkpoint
+            require_no_source(path, of.prefix, of.shards)
         nbytes = 0
         for piece in page(report):
             data = piece.encode()
