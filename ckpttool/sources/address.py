@@ -110,7 +110,7 @@ class Resolved(NamedTuple):
     @property
     def location(self) -> str:
         """The prefix with its directory, as a person would type it."""
-        return join(self.directory, self.prefix)
+        return self.address if self.kind == "ps" else join(self.directory, self.prefix)
 
 
 class RunAddress(NamedTuple):

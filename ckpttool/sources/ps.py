@@ -54,7 +54,6 @@ class PsSource(ListedSource):
     def __init__(self, resolved: Resolved, limits: Limits) -> None:
         self._gateway = Gateway(resolved.address)
         super().__init__(open_directory("."), resolved, limits, kind="ps")
-        self.location = resolved.address
         self._tag: str | None = None
         try:
             self._load()

@@ -175,6 +175,11 @@ def test_the_commands_read_from_it(
     for command in (["list", address], ["diff", local, address], ["stats", address]):
         done = run_cli(command, env=env)
         assert done.returncode == 0, (command, done.stdout, done.stderr)
+    weights = str(tmp_path / "w.npz")
+    made = run_cli(
+        ["convert", address, weights, "--to", "npz", "--include", "array/float32"], env=env
+    )
+    assert made.returncode == 0, made.stderr
     out = str(tmp_path / "out")
     made = run_cli(["edit", address, out, "--keep", "array/float32"], env=env)
     assert made.returncode == 0, made.stderr

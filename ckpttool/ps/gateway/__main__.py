@@ -127,7 +127,11 @@ def _listen(address: Address) -> socket.socket:
     try:
         found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, where = found[0]
-        return socket.create_server(where[:2], family=family, backlog=512)
+        listening = socket.create_server(where[:2], family=family, backlog=512)
+        # Or an answer's body waits for the head to be acknowledged, 40 ms: asyncio sets this
+        # only on sockets that it made.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listening
     except OSError as error:
         raise ClusterError(
             f"the gateway cannot listen on {address.host}:{address.port}",
