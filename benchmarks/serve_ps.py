@@ -108,11 +108,14 @@ def a_server_dies(running: Cluster) -> tuple[float, float, float]:
     last = status(running)
     steps = [snapshot["step"] for snapshot in last["snapshots"]]
     interval = max(after - before for before, after in pairwise(steps))
+    resumed_at = running.folder / "resumed.txt"
+    resumed_at.unlink()
     killed = time.time()
     noticed = kill(running, "ps-1")
     chief = running.task("chief-0")["pid"]
     until(lambda: running.state["state"] == "ready" and running.task("chief-0")["pid"] != chief)
-    resumed = int((running.folder / "resumed.txt").read_text())
+    until(lambda: resumed_at.exists() and resumed_at.read_text().endswith("\n"))
+    resumed = int(resumed_at.read_text())
     until(lambda: live_step(running) > resumed)
     return noticed, time.time() - killed, max(0.0, (last["step"] - resumed) / interval)
 
