@@ -18,10 +18,10 @@ from platform import python_version
 from typing import TYPE_CHECKING
 
 from ckpttool.convert.wire import plain
-from ckpttool.errors import CkpttoolError, NotFoundError, UsageError
+from ckpttool.errors import CkpttoolError, NotFoundError, RefusedError, UsageError
 from ckpttool.sources.filenames import index_name
 from ckpttool.storage import open_directory, stat_path
-from ckpttool.storage.system import exists_error, raise_os_error
+from ckpttool.storage.system import raise_os_error
 from ckpttool.version import __version__
 
 if TYPE_CHECKING:
@@ -64,8 +64,10 @@ def report_path(request: Request, target: Target) -> str | None:
     return None
 
 
-def require_report_free(path: str, destination: str, *, overwrite: bool) -> None:
+def require_report_free(path: str, destination: str) -> None:
     """Check that a report may be written: over nothing, or over another report.
+
+    ``--overwrite`` is about the result: it makes no other file give way to a report.
 
     Raises:
         NotFoundError: id ``destination-directory``: there is no directory to write into.
@@ -90,8 +92,13 @@ def require_report_free(path: str, destination: str, *, overwrite: bool) -> None
             hint="give the name of a file: --report FILE",
             id="output-not-a-file",
         )
-    if there is not None and not overwrite and not _is_report(path):
-        raise exists_error(path)
+    if there is not None and not _is_report(path):
+        raise RefusedError(
+            f"{path} exists, and is no report of a conversion",
+            why="a report takes the place of a former report only",
+            hint="choose another name: --report FILE",
+            id="exists",
+        )
 
 
 def make_report(

@@ -47,7 +47,7 @@ from ckpttool.convert.targets import (
     require_settings,
 )
 from ckpttool.convert.wire import decode, encode, plain
-from ckpttool.errors import ConversionError, LimitError, NotFoundError
+from ckpttool.errors import ConversionError, LimitError, NotFoundError, RefusedError
 from ckpttool.limits import Limits, default_limits
 from ckpttool.storage import stat_path
 
@@ -154,7 +154,8 @@ def convert(
         UsageError: ids ``target-unknown``, ``target-setting``, and of the options' words.
         ConverterMissingError: something that the target needs is not installed.
         NoGraphError: there is no graph to convert with.
-        RefusedError: ids ``exists``, ``destination-other``, ``training-graph``.
+        RefusedError: ids ``exists``, ``destination-other``, ``output-is-source``,
+            ``training-graph``.
         ConversionError: TensorFlow or a converter failed.
         ResultDiffersError: the result computes something else; nothing is in place.
         ConverterMissingError: id ``check-not-run``: it cannot be proven, as was asked for.
@@ -166,9 +167,10 @@ def convert(
     require_agreement(request.check)
     if request.like is None or request.check.execute:
         require_installed(f"--to {target.name}", target.needs)
+    _require_other(request)
     report = report_path(request, target)
     if report is not None and not dry_run:
-        require_report_free(report, request.destination, overwrite=request.overwrite)
+        require_report_free(report, request.destination)
     if request.check.only:
         return _check_only(request, target, limits, said, run)
     if target.form == "prefix":
@@ -398,3 +400,15 @@ def _result(
         origin.notes,
         {} if made is None else made.seconds,
     )
+
+
+def _require_other(request: Request) -> None:
+    """Refuse a result in the place of what it is made of."""
+    for source in filter(None, (request.source, request.graph)):
+        if os.path.realpath(request.destination) == os.path.realpath(source):
+            raise RefusedError(
+                f"{request.destination} is what is converted",
+                why="--overwrite is for former results",
+                hint="give another name",
+                id="output-is-source",
+            )

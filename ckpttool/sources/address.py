@@ -12,7 +12,7 @@ import os
 import re
 import shlex
 from contextlib import closing
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ckpttool.errors import (
     CkpttoolError,
@@ -23,6 +23,7 @@ from ckpttool.errors import (
 from ckpttool.formats.sniff import Sniffed, sniff_file
 from ckpttool.limits import Limits, default_limits
 from ckpttool.model import Oddity
+from ckpttool.sources.file_kinds import FILES, ResolvedKind
 from ckpttool.sources.filenames import (
     STATE_FILE,
     graph_name,
@@ -43,37 +44,6 @@ __all__ = ["Address", "Resolved", "ResolvedKind", "RunAddress", "require_run", "
 #: An address as Python gives it; ``os.fsdecode`` makes the text of it that `resolve` takes.
 Address = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
-ResolvedKind = Literal[
-    "checkpoint",
-    "run",
-    "savedmodel",
-    "tf-v1",
-    "hdf5",
-    "keras-v3",
-    "safetensors",
-    "npz",
-    "graph",
-    "tflite",
-    "onnx",
-    "tfjs",
-    "ps",
-]
-
-#: What one file is by its bytes → what it is as a source of its own.
-_FILES: dict[str, ResolvedKind] = {
-    "hdf5": "hdf5",
-    "keras-v3": "keras-v3",
-    "safetensors": "safetensors",
-    "npz": "npz",
-    "npy": "npz",
-    "metagraph": "graph",
-    "savedmodel-pb": "graph",
-    "graphdef": "graph",
-    "graph-text": "graph",
-    "tflite": "tflite",
-    "onnx": "onnx",
-    "tfjs": "tfjs",
-}
 _TFJS_MODEL = "model.json"
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
@@ -352,7 +322,7 @@ class _Name:
                 hint="give it the name that goes with its data files, PREFIX.data-00000-of-…",
                 id="index-misnamed",
             )
-        if (kind := _FILES.get(sniffed.kind)) is not None:
+        if (kind := FILES.get(sniffed.kind)) is not None:
             return self._resolved(kind)
         raise sniffed.error(self._address)
 

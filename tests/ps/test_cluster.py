@@ -198,6 +198,31 @@ def test_no_process_outlives_a_supervisor_that_is_killed(tmp_path) -> None:
         running.wait_until_gone()
 
 
+def test_the_gateway_that_is_killed_comes_back_on_its_address(tmp_path) -> None:
+    with cluster(tmp_path, "up", "--workers", "0") as running:
+        state = running.wait_for()
+        port = int(state["gateway"].rpartition(":")[2])
+        assert port_is_open(port)
+        (gateway,) = [pid for pid in running.processes() if is_gateway(pid)]
+        os.kill(gateway, signal.SIGKILL)
+        until(lambda: "gateway-ended" in running.kinds())
+        until(lambda: running.state["state"] == "ready" and port_is_open(port), running.said())
+        assert running.state["gateway"] == state["gateway"]
+        assert running.task("ps-0") == state["tasks"][0]
+        # What listens at an address that is asked for is not pushed aside.
+        (other := tmp_path / "other").mkdir()
+        with cluster(other, "up", "--gateway", f"127.0.0.1:{port}") as refused:
+            assert refused.process.wait(60) in {30, 40, 61}
+            assert str(port) in refused.errors.read_text()
+            refused.wait_until_gone()
+        assert running.interrupt() == 0
+        running.wait_until_gone()
+
+
+def is_gateway(pid: int) -> bool:
+    return b"ckpttool.ps.gateway" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+
+
 def test_a_cluster_that_is_stopped_while_tensorflow_is_imported(tmp_path) -> None:
     """D39: SIGTERM ends it at once, whatever it is about to do."""
     with cluster(tmp_path, "up", "--no-gateway") as running:

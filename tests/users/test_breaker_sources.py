@@ -116,3 +116,23 @@ def test_no_output_replaces_what_it_is_made_of(
         result = run_cli([command, source, *options, "--overwrite"])
         assert (result.returncode, "output-is-source" in result.stderr) == (31, True), result.stderr
     assert path.read_bytes() == before
+
+
+def test_convert_replaces_neither_its_source_nor_a_file_that_is_no_report(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    source, other = tmp_path / "x.npz", tmp_path / "other"
+    np.savez(source, a=np.arange(3), b=np.arange(4))
+    other.write_text("kept")
+    before = source.read_bytes()
+    sure = ["--overwrite", "-y"]
+    for arguments, code in [
+        ([source, source, "--include", "a", *sure], "output-is-source"),
+        ([source, tmp_path / "y.npz", "--report", source, *sure], "exists"),
+        ([source, tmp_path / "y.npz", "--report", other, *sure], "exists"),
+    ]:
+        done = run_cli(["convert", *arguments])
+        assert (done.returncode, done.stdout) == (31, "")
+        assert f"[{code}]" in done.stderr
+    assert (source.read_bytes(), other.read_text()) == (before, "kept")
+    assert not (tmp_path / "y.npz").exists()
