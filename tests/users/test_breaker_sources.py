@@ -127,11 +127,12 @@ def test_convert_replaces_neither_its_source_nor_a_file_that_is_no_report(
     other.write_text("kept")
     before = source.read_bytes()
     sure = ["--overwrite", "-y"]
-    for arguments, code in [
+    cases: list[tuple[list[str | Path], str]] = [
         ([source, source, "--include", "a", *sure], "output-is-source"),
         ([source, tmp_path / "y.npz", "--report", source, *sure], "exists"),
         ([source, tmp_path / "y.npz", "--report", other, *sure], "exists"),
-    ]:
+    ]
+    for arguments, code in cases:
         done = run_cli(["convert", *arguments])
         assert (done.returncode, done.stdout) == (31, "")
         assert f"[{code}]" in done.stderr
