@@ -167,12 +167,12 @@ def convert(
     require_agreement(request.check)
     if request.like is None or request.check.execute:
         require_installed(f"--to {target.name}", target.needs)
-    _require_other(request)
     report = report_path(request, target)
     if report is not None and not dry_run:
         require_report_free(report, request.destination)
     if request.check.only:
         return _check_only(request, target, limits, said, run)
+    _require_other(request)
     if target.form == "prefix":
         return _checkpoint(request, target, limits, dry_run=dry_run)
     form: Literal["file", "directory"] = "directory" if target.form == "directory" else "file"
