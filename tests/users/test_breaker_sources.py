@@ -39,7 +39,9 @@ def test_a_size_past_all_bounds_in_a_signature(tmp_path: Path) -> None:
 @pytest.fixture
 def export(fixtures_dir: Path, tmp_path: Path) -> Path:
     """An export of its own, which may be spoiled."""
-    return Path(shutil.copytree(fixtures_dir / "savedmodel", tmp_path / "export"))
+    copied = Path(shutil.copytree(fixtures_dir / "savedmodel", tmp_path / "export"))
+    (copied / "assets").mkdir(exist_ok=True)  # as TensorFlow leaves it, and as git does not
+    return copied
 
 
 def refreshed(run_cli: RunCli, source: Path, export: Path, destination: Path) -> tuple[int, str]:
