@@ -123,8 +123,11 @@ def write_module(folder: Path) -> None:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``keras``, ``tf1`` and ``module``: each an ``export``, later values, ``known.npz``."""
     pytest.importorskip("tensorflow")
+    import keras
+
     folder = tmp_path_factory.mktemp("exports")
     with quietly():
+        keras.utils.clear_session()  # names are counted from one, whatever ran before
         for name, write in (("keras", write_keras), ("tf1", write_tf1), ("module", write_module)):
             (folder / name).mkdir()
             write(folder / name)
