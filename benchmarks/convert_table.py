@@ -21,8 +21,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ckpttool.convert.child import Bounds
-from ckpttool.convert.wire import encode
+from ckpttool.conversion.child import Bounds
+from ckpttool.conversion.wire import encode
 from ckpttool.errors import CkpttoolError, ConversionError
 
 __all__ = ["ROWS", "TARGETS", "Cell", "cells_of", "in_this_process", "make_models", "table"]
@@ -135,7 +135,7 @@ def in_this_process(
 
 def cells_of(title: str, folder: Path, targets: Sequence[str] = TARGETS) -> Iterator[Cell]:
     """Convert a model to every target in this process; the working directory is ``folder``."""
-    from ckpttool.convert.request import Settings
+    from ckpttool.conversion.request import Settings
     from ckpttool.ops.convert import convert
     from tests.support.converting import request
 

@@ -22,7 +22,7 @@ LEVELS = [
     {"storage"},
     {"formats", "policy"},
     {"sources"},
-    {"convert"},
+    {"conversion"},
     {"ps"},
     {"ops", "worker"},
     {"api", "cli", "gateway", "runtime"},
@@ -41,7 +41,7 @@ THIRD_PARTY = {
     "formats": {"cramjam", "google_crc32c", "h5py", "ml_dtypes", "numpy"},
     "policy": set[str](),
     "sources": {"ml_dtypes", "numpy"},
-    "convert": {"h5py", "ml_dtypes", "numpy"},
+    "conversion": {"h5py", "ml_dtypes", "numpy"},
     "worker": {
         "ai_edge_litert",
         "google",
@@ -79,11 +79,11 @@ OURS = "ckpttool"
 def layer_of(module: str) -> str:
     """`ckpttool.formats.wire` → `formats`; `ckpttool` → `__init__`.
 
-    What runs in processes of its own is a layer of its own (`ckpttool.convert.worker`,
+    What runs in processes of its own is a layer of its own (`ckpttool.conversion.worker`,
     `ckpttool.ps.runtime`, `ckpttool.ps.gateway`); `ckpttool.ps` itself is for Python callers.
     """
     parts = module.split(".")
-    if parts[1:3] in (["convert", "worker"], ["ps", "runtime"], ["ps", "gateway"]):
+    if parts[1:3] in (["conversion", "worker"], ["ps", "runtime"], ["ps", "gateway"]):
         return parts[2]
     if parts[1:] == ["ps"]:
         return "__init__"

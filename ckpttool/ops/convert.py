@@ -1,6 +1,6 @@
 """``convert``: a source and a graph → a file that is served, with proof, or nothing.
 
-Puts the parts of ``ckpttool/convert`` together: where the graph is, what the target needs,
+Puts the parts of ``ckpttool/conversion`` together: where the graph is, what the target needs,
 the child that converts, the check, and the move of the whole result into its place.
 """
 
@@ -14,18 +14,18 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ckpttool.convert.check import (
+from ckpttool.conversion.check import (
     CheckResult,
     check,
     not_run,
     require_agreement,
     require_proof,
 )
-from ckpttool.convert.child import Bounds, RunTask, last_lines, run_task
-from ckpttool.convert.job import Job, Made, Origin
-from ckpttool.convert.origin import find_origin
-from ckpttool.convert.ports import Signature
-from ckpttool.convert.report import (
+from ckpttool.conversion.child import Bounds, RunTask, last_lines, run_task
+from ckpttool.conversion.job import Job, Made, Origin
+from ckpttool.conversion.origin import find_origin
+from ckpttool.conversion.ports import Signature
+from ckpttool.conversion.report import (
     REPORT_ENDING,
     files_below,
     make_report,
@@ -33,9 +33,9 @@ from ckpttool.convert.report import (
     require_report_free,
     write_report,
 )
-from ckpttool.convert.request import Request
-from ckpttool.convert.staging import Output, Staging, require_free
-from ckpttool.convert.targets import (
+from ckpttool.conversion.request import Request
+from ckpttool.conversion.staging import Output, Staging, require_free
+from ckpttool.conversion.targets import (
     SOURCES,
     TARGETS,
     Requirement,
@@ -46,14 +46,14 @@ from ckpttool.convert.targets import (
     require_no_choice,
     require_settings,
 )
-from ckpttool.convert.wire import decode, encode, plain
+from ckpttool.conversion.wire import decode, encode, plain
 from ckpttool.errors import ConversionError, LimitError, NotFoundError, RefusedError
 from ckpttool.limits import Limits, default_limits
 from ckpttool.storage import stat_path
 
 __all__ = ["ConvertResult", "Offer", "convert", "offers"]
 
-_TASK = "ckpttool.convert.worker.convert"
+_TASK = "ckpttool.conversion.worker.convert"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ckpttool.convert.check import CheckResult, not_run, require_proof
-from ckpttool.convert.job import Made
-from ckpttool.convert.staging import Output, Staging
-from ckpttool.convert.weights import array_of
+from ckpttool.conversion.check import CheckResult, not_run, require_proof
+from ckpttool.conversion.job import Made
+from ckpttool.conversion.staging import Output, Staging
+from ckpttool.conversion.weights import array_of
 from ckpttool.errors import UsageError
 from ckpttool.formats.dtypes import BY_NAME
 from ckpttool.ops.rewrite.destination import (
@@ -35,8 +35,8 @@ from ckpttool.sources.v2 import BundleSource
 from ckpttool.storage import open_directory
 
 if TYPE_CHECKING:
-    from ckpttool.convert.request import Request
-    from ckpttool.convert.targets import Target
+    from ckpttool.conversion.request import Request
+    from ckpttool.conversion.targets import Target
     from ckpttool.limits import Limits
     from ckpttool.sources.base import NameStyle, Source
     from ckpttool.storage.base import ReadableFile

@@ -13,9 +13,9 @@ import time
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
-from ckpttool.convert.check import CheckResult, not_run
-from ckpttool.convert.job import Made, Origin
-from ckpttool.convert.stored import INIT_SIGNATURE, of_stored
+from ckpttool.conversion.check import CheckResult, not_run
+from ckpttool.conversion.job import Made, Origin
+from ckpttool.conversion.stored import INIT_SIGNATURE, of_stored
 from ckpttool.errors import LimitError, RefusedError, UnsafeError, UsageError
 from ckpttool.formats.graph_file import read_graph_file
 from ckpttool.formats.saved_model import patch_checkpoint_hash
@@ -37,7 +37,7 @@ from ckpttool.storage import open_directory, stat_path
 from ckpttool.storage.local_files import OWN_PREFIX
 
 if TYPE_CHECKING:
-    from ckpttool.convert.request import Request
+    from ckpttool.conversion.request import Request
     from ckpttool.limits import Limits
     from ckpttool.ops.edit.contents import Contents
     from ckpttool.ops.refresh_match import Refill

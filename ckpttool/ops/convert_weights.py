@@ -12,9 +12,9 @@ from contextlib import closing
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ckpttool.convert.check import CheckResult, not_run
-from ckpttool.convert.job import Made, Origin
-from ckpttool.convert.weights import weights_of
+from ckpttool.conversion.check import CheckResult, not_run
+from ckpttool.conversion.job import Made, Origin
+from ckpttool.conversion.weights import weights_of
 from ckpttool.errors import UsageError
 from ckpttool.ops.same_bytes import same_bytes
 from ckpttool.ops.wanted import wanted
@@ -24,9 +24,9 @@ from ckpttool.storage import open_directory
 from ckpttool.storage.system import keep_buffers
 
 if TYPE_CHECKING:
-    from ckpttool.convert.request import Request
-    from ckpttool.convert.targets import Target
-    from ckpttool.convert.weights import WeightFormat, Weights
+    from ckpttool.conversion.request import Request
+    from ckpttool.conversion.targets import Target
+    from ckpttool.conversion.weights import WeightFormat, Weights
     from ckpttool.limits import Limits
 
 __all__ = ["values_origin", "write_weights"]
@@ -96,7 +96,7 @@ def write_weights(
         NotFoundError: id ``nothing-chosen``.
         CkpttoolError: as reading the source and writing.
     """
-    writer: WeightFormat = import_module(f"ckpttool.convert.{target.module}")
+    writer: WeightFormat = import_module(f"ckpttool.conversion.{target.module}")
     choice = request.choice
     chosen = wanted(choice.include, choice.exclude, choice.regex, choice.kinds)
     assert origin.values is not None, "there is nothing else"

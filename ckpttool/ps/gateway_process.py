@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from ckpttool.convert.wire import encode
+from ckpttool.conversion.wire import encode
 from ckpttool.errors import CkpttoolError, ClusterError
 from ckpttool.ps.live_protocol import error_of
 from ckpttool.ps.restarts import Restarts

@@ -13,7 +13,7 @@ import stat
 from dataclasses import dataclass
 from typing import Literal
 
-from ckpttool.convert.wire import decode, plain
+from ckpttool.conversion.wire import decode, plain
 from ckpttool.errors import CorruptError, NotFoundError, UnsafeError
 from ckpttool.ps.process import start_of
 from ckpttool.storage.local import open_directory

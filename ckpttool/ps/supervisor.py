@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ckpttool.convert.wire import encode
+from ckpttool.conversion.wire import encode
 from ckpttool.errors import CkpttoolError, ClusterError
 from ckpttool.ps.channel import Inbox
 from ckpttool.ps.cluster import TaskName

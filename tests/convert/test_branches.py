@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ckpttool.convert.branches import BranchNode, follow
+from ckpttool.conversion.branches import BranchNode, follow
 
 
 def node(name: str, op: str, *inputs: str) -> BranchNode:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpttool.convert.ports import Port, Signature
-from ckpttool.convert.worker.calibration import Calibration, open_calibration
+from ckpttool.conversion.ports import Port, Signature
+from ckpttool.conversion.worker.calibration import Calibration, open_calibration
 from ckpttool.errors import CkpttoolError
 
 np = pytest.importorskip("numpy")

@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 
 from benchmarks.convert_table import in_this_process
 from ckpttool.cli.views.convert import ConvertView
-from ckpttool.convert.request import CheckSettings
+from ckpttool.conversion.request import CheckSettings
 from ckpttool.errors import (
     CkpttoolError,
     ConversionError,
@@ -423,7 +423,7 @@ def test_a_runtime_that_dies_of_a_result_or_is_not_there(models: Path, tmp_path:
 
 
 def test_a_result_is_run_without_tensorflow_where_its_runtime_needs_none() -> None:
-    code = "import sys, ckpttool.convert.worker.execute; sys.exit('tensorflow' in sys.modules)"
+    code = "import sys, ckpttool.conversion.worker.execute; sys.exit('tensorflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], env=clean_environment(), check=False)
     assert done.returncode == 0
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from benchmarks.convert_table import ENDINGS, TARGETS, in_this_process
-from ckpttool.convert.node_packages import find_package
-from ckpttool.convert.request import CheckSettings
+from ckpttool.conversion.node_packages import find_package
+from ckpttool.conversion.request import CheckSettings
 from ckpttool.errors import CkpttoolError
 from ckpttool.ops.convert import convert
 from tests.convert.test_corpus import GOOD

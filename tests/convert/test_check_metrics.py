@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpttool.convert.metrics import (
+from ckpttool.conversion.metrics import (
     TOLERANCES,
     Figures,
     compare,
@@ -16,7 +16,7 @@ from ckpttool.convert.metrics import (
     merged,
     tolerance_of,
 )
-from ckpttool.convert.request import QUANTIZATIONS
+from ckpttool.conversion.request import QUANTIZATIONS
 
 np = pytest.importorskip("numpy")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ckpttool.convert.pairing import pair_ports, pair_signatures
-from ckpttool.convert.ports import Port, Signature
+from ckpttool.conversion.pairing import pair_ports, pair_signatures
+from ckpttool.conversion.ports import Port, Signature
 
 
 def port(

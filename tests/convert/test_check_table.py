@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.convert_table import ROWS, TARGETS, make_models, table
-from ckpttool.convert.node_packages import find_package
+from ckpttool.conversion.node_packages import find_package
 from ckpttool.ops.explain import explain
 
 pytest.importorskip("tensorflow")

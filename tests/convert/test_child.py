@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from ckpttool.convert.child import Bounds, last_lines, run_task
+from ckpttool.conversion.child import Bounds, last_lines, run_task
 from ckpttool.errors import (
     CkpttoolError,
     ConversionError,
@@ -133,7 +133,7 @@ def test_a_child_that_takes_too_much_memory(tmp_path: Path) -> None:
 PARENT = """
 import sys
 from ckpttool.cli.signals import Stopped, stoppable
-from ckpttool.convert.child import Bounds, run_task
+from ckpttool.conversion.child import Bounds, run_task
 try:
     with stoppable():
         run_task("tests.support.child_tasks", {"do": "hang", "pids": sys.argv[1]},
@@ -167,7 +167,7 @@ def test_the_bounds_come_from_the_limits_unless_asked_for() -> None:
 
 
 def test_every_error_class_crosses_the_border() -> None:
-    from ckpttool.convert.child import Failure
+    from ckpttool.conversion.child import Failure
 
     for kind in CkpttoolError.__subclasses__():
         if kind.__module__ == "ckpttool.errors":

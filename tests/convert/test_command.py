@@ -30,7 +30,7 @@ def test_a_plan_starts_nothing_and_writes_nothing(
     result = run_cli(args, env={"PYTHONPROFILEIMPORTTIME": "1"})
     assert result.returncode == 0
     imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
-    assert "ckpttool.convert.origin" in imported
+    assert "ckpttool.conversion.origin" in imported
     assert not imported & {"tensorflow", "numpy"}
     assert "input\tserving_default\tinput\tfloat32[?,784]" in result.stdout
     assert list(tmp_path.iterdir()) == []

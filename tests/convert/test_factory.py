@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ckpttool.convert.specs import NamedValue
-from ckpttool.convert.worker.factory import build_model, load_function
+from ckpttool.conversion.specs import NamedValue
+from ckpttool.conversion.worker.factory import build_model, load_function
 from ckpttool.errors import CkpttoolError, ConversionError, UsageError
 
 CODE = """

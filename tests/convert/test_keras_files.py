@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ckpttool.convert.worker.keras_safety import require_contained, require_no_code
+from ckpttool.conversion.worker.keras_safety import require_contained, require_no_code
 from ckpttool.errors import CkpttoolError, LimitError, UnsafeError
 from ckpttool.limits import Limits
 from ckpttool.sources.registry import open_source

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ckpttool.convert.targets import TARGETS, find_target
+from ckpttool.conversion.targets import TARGETS, find_target
 from tests.support.command import RunCli
 from tests.support.tf_models import load_build
 

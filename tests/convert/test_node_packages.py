@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ckpttool.convert.node_packages import find_package
-from ckpttool.convert.targets import installed
+from ckpttool.conversion.node_packages import find_package
+from ckpttool.conversion.targets import installed
 
 NAME = "@tensorflow/tfjs"
 

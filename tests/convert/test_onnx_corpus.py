@@ -54,7 +54,7 @@ def test_a_public_model(source: str, corpus: Path, tmp_path: Path) -> None:
 def test_the_vendor_s_own_conversion_agrees(corpus: Path, tmp_path: Path) -> None:
     """The model that its vendor offers in five formats; a runtime of another."""
     pytest.importorskip("ai_edge_litert")
-    from ckpttool.convert.worker.run_tflite import open_result
+    from ckpttool.conversion.worker.run_tflite import open_result
 
     folder = corpus / "multi-regression-allformats/regression"
     with open_program(folder / "checkpoint") as program:

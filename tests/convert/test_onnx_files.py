@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import ckpttool
-from ckpttool.convert.worker.onnx_weights import KEEP_OUT, with_constants_outside
+from ckpttool.conversion.worker.onnx_weights import KEEP_OUT, with_constants_outside
 from ckpttool.errors import UsageError
 from tests.support.command import RunCli, clean_environment
 from tests.support.converting import feed

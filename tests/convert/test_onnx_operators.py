@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ckpttool.convert.worker.onnx_handlers import handlers
+from ckpttool.conversion.worker.onnx_handlers import handlers
 from tests.support.onnx_models import compute, function_program, operators, write_onnx
 
 np = pytest.importorskip("numpy")

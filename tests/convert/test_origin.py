@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpttool.convert.origin import find_origin
+from ckpttool.conversion.origin import find_origin
 from ckpttool.errors import (
     CkpttoolError,
     IncompleteError,

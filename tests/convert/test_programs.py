@@ -176,7 +176,7 @@ def test_a_batch_that_is_fixed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["mlp-ref", "loop", "recurrent", "embedding"])
 def test_the_frozen_model_that_converters_take(name: str, tmp_path: Path) -> None:
     """All its functions in one SavedModel without variables, under plain names."""
-    from ckpttool.convert.worker.frozen_model import save_frozen
+    from ckpttool.conversion.worker.frozen_model import save_frozen
 
     source, given = CASES[name]
     with open_program(source, **given) as program:
@@ -231,7 +231,7 @@ def test_what_changes_a_variable_is_not_frozen() -> None:
     ],
 )
 def test_which_operations_change_a_variable(operation: str, changes: bool) -> None:
-    from ckpttool.convert.worker.freezing import _CHANGES
+    from ckpttool.conversion.worker.freezing import _CHANGES
     from ckpttool.sources.tensorflow_ops import known_ops
 
     assert operation in known_ops()

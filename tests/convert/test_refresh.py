@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ckpttool.convert.request import CheckSettings, Request
+from ckpttool.conversion.request import CheckSettings, Request
 from ckpttool.errors import CorruptError, RefusedError, UnsafeError, UsageError
 from ckpttool.formats.farmhash import fingerprint64
 from ckpttool.formats.saved_model import parse_fingerprint

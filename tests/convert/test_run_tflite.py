@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ckpttool.convert.ports import Port
-from ckpttool.convert.request import Settings
-from ckpttool.convert.worker.run_tflite import TfliteRunner, open_result
+from ckpttool.conversion.ports import Port
+from ckpttool.conversion.request import Settings
+from ckpttool.conversion.worker.run_tflite import TfliteRunner, open_result
 from ckpttool.errors import CorruptError, UnsupportedError
 from tests.support.flatbuffer import Field, Tables, Text, Vector, tflite
 
@@ -70,7 +70,7 @@ def test_what_is_no_such_file(tmp_path: Path) -> None:
 
 
 def written(path: Path, **settings: Any) -> Any:
-    from ckpttool.convert.worker.to_tflite import write
+    from ckpttool.conversion.worker.to_tflite import write
     from tests.support.tflite_models import small
 
     pytest.importorskip("tensorflow")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpttool.convert.specs import (
+from ckpttool.conversion.specs import (
     NamedValue,
     PortSpec,
     parse_named_value,

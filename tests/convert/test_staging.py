@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpttool.convert.staging import Staging, require_free
+from ckpttool.conversion.staging import Staging, require_free
 from ckpttool.errors import NotFoundError, RefusedError, UsageError
 from ckpttool.storage import exchange
 

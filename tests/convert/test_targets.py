@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ckpttool.convert.request import QUANTIZATIONS, Settings
-from ckpttool.convert.targets import (
+from ckpttool.conversion.request import QUANTIZATIONS, Settings
+from ckpttool.conversion.targets import (
     TARGETS,
     find_target,
     installed,

@@ -48,7 +48,7 @@ def _node(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def open_js(folder: Path) -> Any:
-    from ckpttool.convert.worker.run_tfjs import open_result
+    from ckpttool.conversion.worker.run_tfjs import open_result
 
     return open_result(str(folder))
 

@@ -31,7 +31,7 @@ def test_a_public_model(
     with open_program(corpus / source, **given) as program:
         function = program.functions[0]
         write_js(program, tmp_path / "web")
-        from ckpttool.convert.worker.run_tfjs import open_result
+        from ckpttool.conversion.worker.run_tfjs import open_result
 
         feeds = feed(function)
         found = run_js(open_result(str(tmp_path / "web")), feeds)

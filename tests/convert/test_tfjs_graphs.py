@@ -156,7 +156,7 @@ def graph_of(folder: Path, build: Callable[[Any], Any], *, old: bool = False) ->
 
 
 def computes_the_same(folder: Path, build: Callable[[Any], Any], *, old: bool = False) -> None:
-    from ckpttool.convert.worker.run_tfjs import open_result
+    from ckpttool.conversion.worker.run_tfjs import open_result
 
     path = graph_of(folder, build, old=old)
     with open_program(path, inputs=["x"], outputs=["y"], allow_training_graph=True) as program:
@@ -237,7 +237,7 @@ def test_integers_that_may_grow_too_large_are_a_warning(tmp_path: Path) -> None:
 
 
 def test_the_list_of_operations_is_that_of_the_package() -> None:
-    from ckpttool.convert import tfjs_ops
+    from ckpttool.conversion import tfjs_ops
     from fixtures.make_tfjs_ops import TARGET, listed
 
     assert TARGET.read_text() == listed(node_modules())

@@ -92,7 +92,7 @@ build_recurrent, build_states, build_pictures_in_time, build_attention, build_pi
 def test_it_computes_the_same(
     name: str, old: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ckpttool.convert.worker.run_tfjs import open_result
+    from ckpttool.conversion.worker.run_tfjs import open_result
 
     monkeypatch.setenv("CKPTTOOL_NODE_MODULES", str(node_modules()))
     monkeypatch.chdir(tmp_path)
@@ -107,7 +107,7 @@ def test_it_computes_the_same(
         values = generator.normal(0.1, 0.3, size=weight.shape)
         weight.assign(np.abs(values) if "variance" in weight.name else values)
     tf.train.Checkpoint(model).write("ckpt")
-    from ckpttool.convert.specs import NamedValue
+    from ckpttool.conversion.specs import NamedValue
 
     given = {"model": f"build.py:build_{name}", "model_args": (NamedValue("old", old),)}
     with open_program("ckpt", **given) as program:

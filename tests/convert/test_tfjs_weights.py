@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import ckpttool
-from ckpttool.convert.tfjs_weights import PlannedWeight, plan_numbers, plan_texts, write_files
+from ckpttool.conversion.tfjs_weights import PlannedWeight, plan_numbers, plan_texts, write_files
 from ckpttool.errors import UnsupportedError, UsageError
 from ckpttool.formats.dtypes import numpy_dtype
 from ckpttool.storage import open_directory

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckpttool.convert.metrics import compare, faults, tolerance_of
-from ckpttool.convert.request import Settings
+from ckpttool.conversion.metrics import compare, faults, tolerance_of
+from ckpttool.conversion.request import Settings
 from ckpttool.errors import ConversionError, RefusedError, UnsupportedError
 from tests.support.converting import feed, open_program
 
@@ -20,7 +20,7 @@ tf = pytest.importorskip("tensorflow")
 pytest.importorskip("ai_edge_litert")
 
 if TYPE_CHECKING:
-    from ckpttool.convert.worker.program import Program, Written
+    from ckpttool.conversion.worker.program import Program, Written
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 
@@ -36,14 +36,14 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 def converted(program: Program, path: Path, **settings: Any) -> Written:
-    from ckpttool.convert.worker.to_tflite import write
+    from ckpttool.conversion.worker.to_tflite import write
 
     return write(program, str(path), Settings(**settings))
 
 
 def agree(program: Program, path: Path, precision: str = "float32", **given: Any) -> None:
     """The file computes what the program does, with one row and with several."""
-    from ckpttool.convert.worker.run_tflite import open_result
+    from ckpttool.conversion.worker.run_tflite import open_result
 
     runner = open_result(str(path))
     assert runner.runtime == "ai-edge-litert"
@@ -135,7 +135,7 @@ def test_no_signature_is_lost_where_the_source_has_serve(tmp_path: Path) -> None
         str(tmp_path / "export"), signature_keys=["serve", "double"]
     )
     (tmp_path / "bare.tflite").write_bytes(bare.convert())
-    from ckpttool.convert.worker.tflite_file import read_file
+    from ckpttool.conversion.worker.tflite_file import read_file
 
     kept = read_file(str(tmp_path / "bare.tflite")).summary.signatures
     assert len(kept) == 1  # or there is no need for this test any more
@@ -144,7 +144,7 @@ def test_no_signature_is_lost_where_the_source_has_serve(tmp_path: Path) -> None
         written = converted(program, tmp_path / "m.tflite")
         assert {one.name for one in written.signatures} >= {"serve", "double"}
         agree(program, tmp_path / "m.tflite")
-        from ckpttool.convert.worker.to_tflite import stored_signatures
+        from ckpttool.conversion.worker.to_tflite import stored_signatures
 
         with pytest.raises(ConversionError, match="lost"):
             stored_signatures(
@@ -186,7 +186,7 @@ def test_two_signatures_quantised(
 
 def test_16_bits_of_one_signature(calibration: str, tmp_path: Path) -> None:
     """Of two in one file TensorFlow's converter makes nonsense without a word."""
-    from ckpttool.convert.worker.traced_program import TracedProgram
+    from ckpttool.conversion.worker.traced_program import TracedProgram
     from tests.support.tflite_models import not_integer, two
 
     whole = two()
@@ -255,7 +255,7 @@ def test_what_is_not_quantised_is_said(tmp_path: Path) -> None:
 
 
 def test_operations_that_it_has_not(tmp_path: Path) -> None:
-    from ckpttool.convert.worker.run_tflite import open_result
+    from ckpttool.conversion.worker.run_tflite import open_result
     from tests.support.tflite_models import double, inverse, no_operation
 
     path = tmp_path / "m.tflite"
@@ -292,7 +292,7 @@ def test_operations_that_it_has_not(tmp_path: Path) -> None:
 
 
 def test_text_scalars_and_odd_outputs(tmp_path: Path) -> None:
-    from ckpttool.convert.worker.run_tflite import open_result
+    from ckpttool.conversion.worker.run_tflite import open_result
     from tests.support.tflite_models import corners, text
 
     for made in (corners(), text()):

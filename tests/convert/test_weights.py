@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ckpttool.convert.request import CheckSettings, Choice, Request, Settings
+from ckpttool.conversion.request import CheckSettings, Choice, Request, Settings
 from ckpttool.errors import (
     CorruptError,
     NotFoundError,

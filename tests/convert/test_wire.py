@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ckpttool.convert.job import Case, Job, Made, Origin
-from ckpttool.convert.ports import Port, Signature
-from ckpttool.convert.request import CheckSettings, Request, Settings
-from ckpttool.convert.specs import NamedValue, PortSpec
-from ckpttool.convert.wire import decode, encode
+from ckpttool.conversion.job import Case, Job, Made, Origin
+from ckpttool.conversion.ports import Port, Signature
+from ckpttool.conversion.request import CheckSettings, Request, Settings
+from ckpttool.conversion.specs import NamedValue, PortSpec
+from ckpttool.conversion.wire import decode, encode
 
 SIGNATURE = Signature("serve", (Port("x", "float32", (None, 3), "x:0"),), (Port("y", "", None),))
 

@@ -1,4 +1,4 @@
-"""Tasks for a child of `ckpttool/convert/child.py` that behave as converters do at times."""
+"""Tasks for a child of `ckpttool/conversion/child.py` that behave as converters do at times."""
 
 from __future__ import annotations
 

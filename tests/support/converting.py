@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckpttool.convert.job import Job
-from ckpttool.convert.origin import find_origin
-from ckpttool.convert.request import Request
-from ckpttool.convert.specs import parse_named_value, parse_port
-from ckpttool.convert.wire import decode, encode
+from ckpttool.conversion.job import Job
+from ckpttool.conversion.origin import find_origin
+from ckpttool.conversion.request import Request
+from ckpttool.conversion.specs import parse_named_value, parse_port
+from ckpttool.conversion.wire import decode, encode
 from ckpttool.limits import Limits
 
 if TYPE_CHECKING:
-    from ckpttool.convert.worker.program import Frozen, Function, Program
+    from ckpttool.conversion.worker.program import Frozen, Function, Program
 
 __all__ = ["feed", "job_of", "open_program", "request", "run_frozen"]
 
@@ -48,7 +48,7 @@ def job_of(asked: Request) -> Job:
 @contextmanager
 def open_program(source: str | Path, **given: Any) -> Iterator[Program]:
     """The restored program of a request."""
-    from ckpttool.convert.worker.open_program import open_program as opening
+    from ckpttool.conversion.worker.open_program import open_program as opening
 
     program = opening(job_of(request(source, **given)))
     try:
@@ -59,7 +59,7 @@ def open_program(source: str | Path, **given: Any) -> Iterator[Program]:
 
 def feed(function: Function, batch: int = 2) -> dict[str, Any]:
     """Seeded inputs of a function."""
-    from ckpttool.convert.worker.feeds import make_feeds
+    from ckpttool.conversion.worker.feeds import make_feeds
 
     return make_feeds(function, batch, seed=0)
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ckpttool.convert.wire import encode
+from ckpttool.conversion.wire import encode
 from ckpttool.errors import UsageError
 from ckpttool.ps.runtime.live_server import LiveServer
 from ckpttool.ps.setup import GatewaySetup

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpttool.convert.node_packages import MODULES_VARIABLE
+from ckpttool.conversion.node_packages import MODULES_VARIABLE
 from tests.support.command import ROOT
 
 __all__ = ["node_modules"]

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckpttool.convert.ports import Port
-from ckpttool.convert.request import Settings
+from ckpttool.conversion.ports import Port
+from ckpttool.conversion.request import Settings
 
 if TYPE_CHECKING:
-    from ckpttool.convert.worker.program import Function, Program, Written
+    from ckpttool.conversion.worker.program import Function, Program, Written
 
 __all__ = ["compute", "function_program", "largest_error", "load", "operators", "write_onnx"]
 
@@ -19,7 +19,7 @@ def function_program(
     body: Callable[..., Any], *inputs: tuple[str, str, Sequence[int | None] | None]
 ) -> Program:
     """A program of one function, whose inputs are (name, dtype, shape)."""
-    from ckpttool.convert.worker.traced_program import TracedProgram, traced
+    from ckpttool.conversion.worker.traced_program import TracedProgram, traced
 
     ports = [
         Port(name, dtype, None if shape is None else tuple(shape)) for name, dtype, shape in inputs
@@ -31,7 +31,7 @@ def write_onnx(program: Program, path: Path, **settings: Any) -> Written:
     """Write a model, and let onnx check the file as a whole."""
     import onnx
 
-    from ckpttool.convert.worker.to_onnx import write
+    from ckpttool.conversion.worker.to_onnx import write
 
     written = write(program, str(path), Settings(**settings))
     onnx.checker.check_model(str(path), full_check=True)
@@ -40,7 +40,7 @@ def write_onnx(program: Program, path: Path, **settings: Any) -> Written:
 
 def compute(path: Path, feeds: dict[str, Any]) -> dict[str, Any]:
     """What onnxruntime computes with a model."""
-    from ckpttool.convert.worker.run_onnx import open_result
+    from ckpttool.conversion.worker.run_onnx import open_result
 
     return open_result(str(path)).run("", feeds)
 

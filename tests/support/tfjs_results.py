@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckpttool.convert.request import Settings
+from ckpttool.conversion.request import Settings
 
 if TYPE_CHECKING:
-    from ckpttool.convert.worker.program import Program, Written
-    from ckpttool.convert.worker.runner import Runner
+    from ckpttool.conversion.worker.program import Program, Written
+    from ckpttool.conversion.worker.runner import Runner
 
 __all__ = ["close", "run_js", "write_js"]
 
 
 def write_js(program: Program, folder: Path, **settings: Any) -> Written:
     """Write the model of a program."""
-    from ckpttool.convert.worker.to_tfjs import write
+    from ckpttool.conversion.worker.to_tfjs import write
 
     return write(program, str(folder), Settings(**settings))
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ckpttool.convert.ports import Port
-from ckpttool.convert.worker.traced_program import TracedProgram, traced
+from ckpttool.conversion.ports import Port
+from ckpttool.conversion.worker.traced_program import TracedProgram, traced
 
 __all__ = [
     "corners",

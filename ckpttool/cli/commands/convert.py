@@ -10,13 +10,13 @@ from ckpttool.cli import options
 from ckpttool.cli.output import Output
 from ckpttool.cli.parameters import DURATION, SIZE
 from ckpttool.cli.views.convert import ConvertView, OffersView
-from ckpttool.convert.request import QUANTIZATIONS, CheckSettings, Choice, Request, Settings
-from ckpttool.convert.specs import parse_named_value, parse_port
+from ckpttool.conversion.request import QUANTIZATIONS, CheckSettings, Choice, Request, Settings
+from ckpttool.conversion.specs import parse_named_value, parse_port
 from ckpttool.ops.convert import convert, offers
 from ckpttool.storage import stat_path
 
 if TYPE_CHECKING:
-    from ckpttool.convert.request import Quantization
+    from ckpttool.conversion.request import Quantization
     from ckpttool.model import Kind
     from ckpttool.sources.base import NameStyle
 

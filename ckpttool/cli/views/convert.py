@@ -8,8 +8,8 @@ from typing import Any
 from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Column, Screen, bytes_text, tab_lines
 from ckpttool.cli.view import View
-from ckpttool.convert.ports import Port, Signature
-from ckpttool.convert.targets import Requirement
+from ckpttool.conversion.ports import Port, Signature
+from ckpttool.conversion.targets import Requirement
 from ckpttool.errors import ResultDiffersError
 from ckpttool.ops.convert import ConvertResult, Offer
 

@@ -10,7 +10,7 @@ from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Column, Screen, bytes_text, tab_lines
 from ckpttool.cli.view import View
 from ckpttool.cli.words import count
-from ckpttool.convert.wire import plain
+from ckpttool.conversion.wire import plain
 from ckpttool.ops.serve_ps.status import DownResult, StatusResult
 from ckpttool.ps.events import Event
 from ckpttool.ps.run_dir import RunState

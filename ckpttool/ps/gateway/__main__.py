@@ -12,7 +12,7 @@ import sys
 
 import uvicorn
 
-from ckpttool.convert.wire import decode
+from ckpttool.conversion.wire import decode
 from ckpttool.errors import (
     CkpttoolError,
     ClusterError,

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ckpttool.convert.wire import decode
+from ckpttool.conversion.wire import decode
 from ckpttool.errors import CkpttoolError, RefusedError, UnreachableError
 from ckpttool.limits import default_limits
 from ckpttool.model import numel

@@ -12,8 +12,8 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from ckpttool.convert.wire import decode
-from ckpttool.convert.worker.factory import load_function
+from ckpttool.conversion.wire import decode
+from ckpttool.conversion.worker.factory import load_function
 from ckpttool.errors import CkpttoolError, ClusterError
 from ckpttool.ps.channel import Channel
 from ckpttool.ps.live_protocol import failure

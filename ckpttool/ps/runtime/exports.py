@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from ckpttool.convert.targets import find_target
+from ckpttool.conversion.targets import find_target
 from ckpttool.errors import CkpttoolError, ConversionError, UsageError
 from ckpttool.ps.run_dir import RunDirectory
 from ckpttool.ps.runtime.snapshot import Snapshot

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from ckpttool.convert.targets import TARGETS
+from ckpttool.conversion.targets import TARGETS
 from ckpttool.errors import CkpttoolError, UnreachableError, UsageError
 from ckpttool.formats.dtypes import BY_NAME
 from ckpttool.limits import default_limits

@@ -17,7 +17,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
-from ckpttool.convert.wire import decode
+from ckpttool.conversion.wire import decode
 from ckpttool.errors import CkpttoolError
 from ckpttool.formats.bundle import SliceSpec
 from ckpttool.formats.bundle_writer import encode_header, encode_string, encode_strings

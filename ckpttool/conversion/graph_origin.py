@@ -1,0 +1,324 @@
+"""What a graph file is to compute: its inputs and outputs, and refusals.
+
+Reads graphs with our own reader. A graph that was made for training is refused here, with
+the option that mends it; one whose variables have no values, too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ckpttool.conversion.branches import BranchNode, follow
+from ckpttool.conversion.job import Origin
+from ckpttool.conversion.ports import Port, Signature
+from ckpttool.conversion.specs import PortSpec
+from ckpttool.conversion.stored import (
+    INIT_SIGNATURE,
+    SERVING,
+    of_stored,
+    require_known_ops,
+    sizes_of,
+    wanted_signatures,
+)
+from ckpttool.errors import (
+    IncompleteError,
+    NoGraphError,
+    RefusedError,
+)
+from ckpttool.formats.graph_file import GraphFile, read_graph_file
+from ckpttool.formats.graphdef import Graph
+from ckpttool.limits import Limits
+from ckpttool.sources.graph_analysis import GraphAnalysis, analyse_graph, find_tensor
+from ckpttool.sources.graph_signs import Sign, training_signs
+from ckpttool.sources.graph_topology import Topology, split_tensor
+from ckpttool.sources.graph_variables import VARIABLE_OPS
+from ckpttool.storage import open_directory
+
+if TYPE_CHECKING:
+    from ckpttool.conversion.request import Request
+
+__all__ = ["of_file"]
+
+#: What TensorFlow calls an operation that nobody named.
+_NAMELESS = re.compile(r"(?:|Placeholder\w*|Identity\w*|IteratorGetNext\w*|\w*_Dequeue\w*)")
+#: What is cut off where an input is put in its place.
+_CUT_AWAY = {"queues", "input-pipeline"}
+
+
+def of_file(request: Request, path: str, values: str | None, limits: Limits) -> Origin:
+    """What a ``.meta``, ``.pb`` or ``.pbtxt`` is to compute.
+
+    Args:
+        request: its inputs, outputs, frozen inputs, and whether a training graph will do.
+        path: of the graph file.
+        values: where its variables have their values; None: nowhere.
+        limits: bounds on what the file may claim.
+
+    Raises:
+        NotFoundError: id ``tensor-not-found``. NoGraphError: id ``no-outputs``.
+        RefusedError: id ``training-graph``.
+        IncompleteError: id ``graph-without-values``.
+    """
+    folder, base = os.path.split(path)
+    with open_directory(folder or ".") as directory, closing(directory.open(base)) as file:
+        read = read_graph_file(file, limits)
+        graph = read.main_graph()
+        found = _Chosen(request, read, graph, path)
+        signature = found.signature()
+        needed = [node.name for node in found.needed if node.op in VARIABLE_OPS]
+        if needed and values is None:
+            raise IncompleteError(
+                f"{path} is a graph without values",
+                why=f"its outputs depend on {len(needed)} variables, among them "
+                f"{', '.join(needed[:3])}",
+                hint=f"give the checkpoint as SRC, and --graph {shlex.quote(path)}",
+                id="graph-without-values",
+            )
+        require_known_ops(path, {node.op for node in found.needed}, graph)
+        signs = found.signs()
+    warnings = [f"{sign.message} ({', '.join(sign.nodes)})" for sign in signs]
+    if signs and not request.allow_training_graph:
+        raise _training_graph(path, signs, warnings)
+    return Origin(
+        "graph",
+        path,
+        values if needed else None,
+        (signature,),
+        (),
+        tuple(found.notes),
+        tuple(warnings),
+    )
+
+
+class _Chosen:
+    """What is to be computed of one graph: as asked for, else as its looks suggest."""
+
+    def __init__(self, request: Request, read: GraphFile, graph: Graph, path: str) -> None:
+        self._request = request
+        self._graph = graph
+        self._path = path
+        self._topology = Topology(graph)
+        self._frozen = {split_tensor(one.name)[0]: one.value for one in request.freeze}
+        self._dead = self._never_run()
+        self._signatures = [
+            one for meta in read.metas for one in meta.signatures if one.name != INIT_SIGNATURE
+        ]
+        self._looked: GraphAnalysis | None = None
+        self.notes: list[str] = []
+        self.inputs, self.outputs = self._ports()
+        places = self._ancestors(port.tensor for port in self.outputs)
+        self._places = places
+        self.needed = [self._topology.nodes[place] for place in sorted(places)]
+
+    def signature(self) -> Signature:
+        names = self._request.signatures
+        return Signature(names[0] if names else SERVING, self.inputs, self.outputs)
+
+    def signs(self) -> tuple[Sign, ...]:
+        """Signs of training in what is computed, but for what the inputs stand in for."""
+        asked = {split_tensor(one.tensor)[0] for one in self._request.inputs}
+        off = self._dropout_that_is_off()
+        among = [
+            place
+            for place in self._places
+            if (name := self._topology.nodes[place].name) not in (self._frozen.keys() | asked)
+            and not name.startswith(off)
+        ]
+        found = training_signs(self._graph, self._topology, among)
+        return tuple(one for one in found if one.alters and one.id not in _CUT_AWAY)
+
+    def _dropout_that_is_off(self) -> tuple[str, ...]:
+        """The scopes of dropout layers whose rate is fixed at what drops nothing.
+
+        They are where that number, or what is computed of it alone (``1 - keep_prob``), meets
+        something else.
+        """
+        fixed = {
+            name
+            for name, value in self._frozen.items()
+            if _is_setting(name) and value == _nothing_dropped(name)
+        }
+        scopes: set[str] = set()
+        found = set(fixed)
+        while found:
+            fixed |= found
+            found = set()
+            for node in self._topology.nodes:
+                given = {split_tensor(one)[0] for one in node.inputs if one[:1] != "^"}
+                if not given & fixed or node.name in fixed:
+                    continue
+                others = (self._topology.positions.get(name) for name in given - fixed)
+                if all(at is not None and self._topology.nodes[at].op == "Const" for at in others):
+                    found.add(node.name)
+                else:
+                    scopes.add(node.name.rpartition("/")[0])
+        return tuple(f"{scope}/" for scope in sorted(scopes) if scope)
+
+    # Ports ----------------------------------------------------------------------------
+
+    @property
+    def _analysis(self) -> GraphAnalysis:
+        if self._looked is None:
+            self._looked = analyse_graph(self._graph)
+        return self._looked
+
+    def _ports(self) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+        request = self._request
+        stored = self._stored()
+        outputs = tuple(replace(self._asked(one), dtype=one.dtype or "") for one in request.outputs)
+        if not outputs and stored is not None:
+            outputs = stored.outputs
+        if not outputs:
+            outputs = self._likely_outputs()
+        inputs = tuple(map(self._asked, request.inputs))
+        if not inputs and stored is not None and not request.outputs:
+            inputs = stored.inputs
+        if not inputs:
+            inputs = self._likely_inputs(outputs)
+            self._say("input", inputs)
+        return inputs, outputs
+
+    def _stored(self) -> Signature | None:
+        """The signature that the file itself has, or the one that was asked for."""
+        wanted = self._request.signatures
+        if not self._signatures and not wanted:
+            return None
+        return of_stored(wanted_signatures(wanted, self._signatures, self._path)[0])
+
+    def _asked(self, spec: PortSpec) -> Port:
+        tensor = f"{spec.tensor}:{spec.index or 0}"
+        found = find_tensor(self._graph, self._topology, tensor)
+        shape = sizes_of(found.shape) if spec.shape is None else spec.shape
+        return Port(spec.name, spec.dtype or found.dtype, shape, found.name)
+
+    def _likely_outputs(self) -> tuple[Port, ...]:
+        likely = [one.name for one in self._analysis.outputs]
+        if not likely:
+            raise NoGraphError(
+                f"{self._path}: no output can be made out",
+                why="no operation of its graph looks like one",
+                hint="name it: --output OPERATION; ckpttool inspect --graph shows them",
+                id="no-outputs",
+            )
+        (name,) = _short_names([likely[0]], "output")
+        port = Port(name, "", None, likely[0])
+        self._say("output", [port], likely[1:4])
+        return (port,)
+
+    def _likely_inputs(self, outputs: Iterable[Port]) -> tuple[Port, ...]:
+        """The placeholders that the outputs need; else what an input pipeline gives."""
+        places = self._ancestors(port.tensor for port in outputs)
+        needed = {self._topology.nodes[place].name for place in places}
+        settings = {one.name for one in self._analysis.placeholders if _is_setting(one.name)}
+        fed = [
+            one.name
+            for one in self._analysis.placeholders
+            if split_tensor(one.name)[0] in needed - self._frozen.keys() and not one.default
+        ]
+        fed = sorted(fed, key=lambda name: name in settings)
+        if fed:
+            names = _short_names(fed, "input")
+            known = {one.name: one for one in self._analysis.placeholders}
+            return tuple(
+                Port(name, known[one].dtype, sizes_of(known[one].shape), one)
+                for name, one in zip(names, fed, strict=True)
+            )
+        parts = [
+            one
+            for one in self._analysis.inputs
+            if split_tensor(one.name)[0] in needed - self._frozen.keys()
+        ]
+        names = _short_names([one.name for one in parts], "input")
+        return tuple(
+            Port(name, one.dtype, sizes_of(one.shape), one.name)
+            for name, one in zip(names, parts, strict=True)
+        )
+
+    def _say(self, what: str, ports: Sequence[Port], others: Sequence[str] = ()) -> None:
+        said = ", ".join(f"{port.name} ({port.tensor})" for port in ports) or "none"
+        also = f"; also likely: {', '.join(others)}" if others else ""
+        self.notes.append(f"{what}: {said}{also}; --{what} chooses")
+
+    # Nodes ----------------------------------------------------------------------------
+
+    def _never_run(self) -> Collection[str]:
+        known = {name: value for name, value in self._frozen.items() if isinstance(value, bool)}
+        if not known:
+            return ()
+        nodes = (BranchNode(node.name, node.op, node.inputs) for node in self._graph.nodes)
+        return follow(nodes, known).dead
+
+    def _ancestors(self, tensors: Iterable[str]) -> set[int]:
+        """What these tensors need to run: inputs and frozen ones need nothing."""
+        topology = self._topology
+        stops = {split_tensor(port.tensor)[0] for port in getattr(self, "inputs", ())}
+        stops |= {split_tensor(one.tensor)[0] for one in self._request.inputs}
+        stops |= self._frozen.keys()
+        waiting = list(topology.of_names(tensors))
+        seen = set(waiting)
+        while waiting:
+            place = waiting.pop()
+            if topology.nodes[place].name in stops:
+                continue
+            for producer in (*topology.producers[place], *topology.controls.get(place, ())):
+                if producer not in seen and topology.nodes[producer].name not in self._dead:
+                    seen.add(producer)
+                    waiting.append(producer)
+        return seen
+
+
+def _short_names(tensors: Sequence[str], role: str) -> list[str]:
+    """What to call tensors: by their operations without scopes, where that tells them apart.
+
+    What TensorFlow named by itself is called by its role.
+    """
+    short = [split_tensor(one)[0].rpartition("/")[2] for one in tensors]
+    short = [role if _NAMELESS.fullmatch(one) else one for one in short]
+    if len(set(short)) == len(short):
+        return short
+    if set(short) == {role}:
+        return [f"{role}_{at}" for at in range(len(short))]
+    whole = [split_tensor(one)[0] for one in tensors]
+    if len(set(whole)) == len(whole):
+        return whole
+    return [one.replace(":", "_") for one in tensors]
+
+
+def _is_setting(name: str) -> bool:
+    from ckpttool.sources.graph_roles import rate_like
+
+    return bool(rate_like(name))
+
+
+def _nothing_dropped(name: str) -> float:
+    """The rate at which a placeholder of this name turns dropout off."""
+    return 1.0 if re.search("keep|kp", name, re.IGNORECASE) else 0.0
+
+
+def _mend(sign: Sign, node: str) -> str:
+    """The option that turns off what a sign found; empty where there is none."""
+    name = split_tensor(node)[0]
+    if sign.id in {"rate-unfed", "training-by-default"} and _is_setting(name):
+        return f"--freeze-input {name}={_nothing_dropped(name)}"
+    if sign.id in {"switch-unfed", "training-by-default"}:
+        return f"--freeze-input {name}=False"
+    return ""
+
+
+def _training_graph(path: str, signs: Sequence[Sign], said: Sequence[str]) -> RefusedError:
+    hint = "name inputs and outputs of the part that serves, or add --allow-training-graph"
+    mending = [mend for sign in signs for node in sign.nodes if (mend := _mend(sign, node))]
+    if mending:
+        hint = f"add {' '.join(mending)}, or --allow-training-graph"
+    return RefusedError(
+        f"{path} is a graph for training",
+        why="; ".join(said),
+        hint=hint,
+        id="training-graph",
+    )

@@ -1,0 +1,202 @@
+"""What a SavedModel is to compute, and whether it is all there.
+
+TensorFlow loads one whose variables are absent, and computes with what it finds: so what
+the graph needs is compared with what is there before TensorFlow sees it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from ckpttool.conversion.job import Origin
+from ckpttool.conversion.ports import Port, Signature
+from ckpttool.conversion.specs import PortSpec
+from ckpttool.conversion.stored import (
+    INIT_SIGNATURE,
+    of_stored,
+    require_known_ops,
+    wanted_signatures,
+)
+from ckpttool.errors import IncompleteError, NoGraphError, NotFoundError, UnsupportedError
+from ckpttool.formats.graph_file import read_graph_file
+from ckpttool.formats.graphdef import Graph
+from ckpttool.limits import Limits
+from ckpttool.sources.graph_analysis import find_tensor
+from ckpttool.sources.graph_topology import Topology, split_tensor
+from ckpttool.sources.graph_variables import meta_variables
+from ckpttool.sources.nearest import nearest
+from ckpttool.storage import open_directory, stat_path
+
+if TYPE_CHECKING:
+    from ckpttool.conversion.request import Request
+    from ckpttool.formats.metagraph import MetaGraph
+    from ckpttool.formats.metagraph import Signature as StoredSignature
+
+__all__ = ["of_saved_model"]
+
+_FILES = ("saved_model.pb", "saved_model.pbtxt")
+#: Flaws that are spelled out in an error.
+_NAMED = 4
+
+
+def of_saved_model(request: Request, folder: str, limits: Limits) -> Origin:
+    """What a SavedModel is to compute, by its own signatures.
+
+    Raises:
+        NotFoundError: ids ``signature-not-found``, ``model-input-unknown``,
+            ``model-output-unknown``, ``tensor-not-found``.
+        NoGraphError: id ``no-outputs``: it has no signatures.
+        IncompleteError: ids ``variables-missing``, ``graph-variables-missing``.
+    """
+    name = next(name for name in _FILES if stat_path(os.path.join(folder, name)) is not None)
+    with open_directory(folder) as directory, closing(directory.open(name)) as file:
+        metas = read_graph_file(file, limits, "SavedModel").metas
+        meta = next((one for one in metas if "serve" in one.tags), metas[0] if metas else None)
+        if meta is None:
+            raise NoGraphError(f"{folder} is a SavedModel without a graph", why="it has none")
+        stored = [one for one in meta.signatures if one.name != INIT_SIGNATURE and one.outputs]
+        chosen = wanted_signatures(request.signatures, stored, folder)
+        _require_dense(folder, chosen)
+        graph = meta.graph()
+        require_known_ops(folder, {node.op for node in graph.all_nodes()}, graph)
+        _require_variables(folder, meta, graph, limits)
+        notes: tuple[str, ...] = ()
+        if len(chosen) > 1 and (request.inputs or request.outputs):
+            chosen = chosen[:1]
+            notes = (f"only {chosen[0].name}: --input and --output are of one signature",)
+        ports = _Ports(request, graph if meta.objects is None else None, folder)
+        signatures = tuple(map(ports.of, chosen))
+        return Origin("savedmodel", folder, folder, signatures, meta.tags, notes)
+
+
+class _Ports:
+    """The ports of a signature that a request asks for, by the names that it has for them.
+
+    ``graph`` is that of a model of TensorFlow 1, in which any tensor can be meant.
+    """
+
+    def __init__(self, request: Request, graph: Graph | None, folder: str) -> None:
+        self._request = request
+        self._graph = graph
+        self._folder = folder
+
+    def of(self, stored: StoredSignature) -> Signature:
+        """What a signature is to be."""
+        request = self._request
+        signature = of_stored(stored, by_name=True)
+        frozen = {one.name for one in request.freeze}
+        return Signature(
+            signature.name,
+            tuple(
+                port
+                for port in self._chosen(signature.inputs, request.inputs, "input", whole=True)
+                if not {port.tensor, split_tensor(port.tensor)[0]} & frozen
+            ),
+            self._chosen(signature.outputs, request.outputs, "output", whole=False),
+        )
+
+    def _chosen(
+        self, ports: tuple[Port, ...], specs: Sequence[PortSpec], role: str, *, whole: bool
+    ) -> tuple[Port, ...]:
+        """``whole``: ports that no spec names stay as they are."""
+        if not specs:
+            return ports
+        asked = {spec.tensor: spec for spec in specs}
+        known = {port.name: port for port in ports}
+        unknown = [name for name in asked if name not in known]
+        if not unknown:
+            kept = [port.name for port in ports if port.name in asked or whole]
+            order = kept if whole else list(asked)
+            return tuple(_as_asked(known[name], asked.get(name)) for name in order)
+        if self._graph is None:
+            raise _no_such_port(unknown[0], list(known), role, self._folder)
+        topology = Topology(self._graph)
+        found = (
+            find_tensor(self._graph, topology, f"{spec.tensor}:{spec.index or 0}") for spec in specs
+        )
+        return tuple(
+            Port(spec.name, spec.dtype or "", spec.shape, tensor.name)
+            for spec, tensor in zip(specs, found, strict=True)
+        )
+
+
+def _as_asked(port: Port, spec: PortSpec | None) -> Port:
+    if spec is None:
+        return port
+    shape = port.shape if spec.shape is None else spec.shape
+    return Port(spec.name, spec.dtype or port.dtype, shape, port.tensor)
+
+
+def _no_such_port(name: str, known: Sequence[str], role: str, folder: str) -> NotFoundError:
+    near = nearest(name, known)
+    return NotFoundError(
+        f"the signature of {folder} has no {role} {name}",
+        why=f"it has {', '.join(known) or 'none'}",
+        hint=f"did you mean: --{role} {near[0]}" if near else "give one of those",
+        id="model-input-unknown" if role == "input" else "model-output-unknown",
+    )
+
+
+def _require_dense(folder: str, signatures: Iterable[StoredSignature]) -> None:
+    for one in signatures:
+        sparse = [port.name for port in (*one.inputs, *one.outputs) if not port.tensor]
+        if sparse:
+            raise UnsupportedError(
+                f"the signature {one.name} of {folder} has sparse tensors",
+                why=f"{', '.join(sparse)} is made of several tensors, which no target takes",
+                hint="choose another one with --signature",
+                id="sparse-port",
+            )
+
+
+def _require_variables(folder: str, meta: MetaGraph, graph: Graph, limits: Limits) -> None:
+    """Check that what the graph calls variables is there: TensorFlow loads it all the same."""
+    needed = meta_variables(meta, graph)
+    if not needed:
+        return
+    from ckpttool.sources.whole import flaws
+
+    inside = os.path.join(folder, "variables")
+    there = stat_path(inside)
+    if there is None:
+        said = ["there is no directory variables"]
+    else:
+        with open_directory(inside) as directory:
+            said = [str(flaw) for flaw in flaws(directory, "variables", limits)]
+    if said:
+        names = [one.name for one in needed]
+        raise IncompleteError(
+            f"{folder} has no values for its variables",
+            why=f"{'; '.join(said[:_NAMED])}, and its graph has {len(names)} variables, among "
+            f"them {', '.join(names[:3])}",
+            hint="copy the SavedModel again, with its directory variables",
+            id="variables-missing",
+        )
+    if meta.objects is None:
+        # What is in no collection is filled when the model is loaded (the name of an asset).
+        listed = {split_tensor(one.name)[0] for one in meta.variables()}
+        names = [
+            one.slice.full_name if one.slice else one.name
+            for one in needed
+            if not listed or one.node in listed
+        ]
+        _require_names(folder, names)
+
+
+def _require_names(folder: str, names: Sequence[str]) -> None:
+    """TensorFlow 1: the variables go by the names of the graph."""
+    from ckpttool.sources.registry import open_source
+
+    with open_source(folder) as source:
+        missing = sorted({name for name in names if source.lookup(name) is None})
+    if missing:
+        raise IncompleteError(
+            f"{folder} lacks values",
+            why=f"{len(missing)} variables of its graph are not in its checkpoint: "
+            f"{', '.join(missing[:20])}",
+            hint="take the graph and the variables of one export",
+            id="graph-variables-missing",
+        )

@@ -1,0 +1,293 @@
+"""The functions of a model in memory: what it is called with, and what it gives.
+
+Keras models (of Keras 3 and of Keras 2) say their inputs, or are told them; of another
+``tf.Module`` the methods that are a ``tf.function`` with an input signature are meant.
+Names that Keras makes up (``keras_tensor_3``) differ from run to run, so they are replaced.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import tensorflow as tf
+
+from ckpttool.conversion.ports import Port
+from ckpttool.conversion.request import Request
+from ckpttool.conversion.specs import NamedValue, PortSpec
+from ckpttool.conversion.worker.traced_program import TracedFunction, constant_of, traced
+from ckpttool.errors import NotFoundError, UsageError
+
+__all__ = ["Entry", "entries", "trace_all", "zeros_for"]
+
+_SERVING = "serving_default"
+_MADE_UP = re.compile(r"(keras_tensor|input_layer|input|inputs|args|kwargs)(_\d+)*")
+
+
+class Entry:
+    """A way to call a model.
+
+    Attributes:
+        name: of the signature.
+        inputs: ports with dtype and shape; empty where the model does not say.
+        body: tensors in the order of the inputs → outputs by name.
+    """
+
+    def __init__(self, name: str, inputs: Sequence[Port], body: Callable[..., Any]) -> None:
+        self.name = name
+        self.inputs = tuple(inputs)
+        self.body = body
+
+
+def entries(model: Any, request: Request) -> list[Entry]:  # noqa: ANN401
+    """The ways to call a model that a request asks for; its own ones where it asks for none.
+
+    Raises:
+        UsageError: id ``model-inputs``: it does not say its inputs, and neither do you.
+        NotFoundError: ids ``signature-not-found``, ``model-input-unknown``.
+    """
+    found = _of_keras(model) if _is_keras(model) else _of_module(model)
+    if request.inputs and not any(one.inputs for one in found):
+        found = [Entry(_SERVING, [_port(spec) for spec in request.inputs], _flat(model))]
+    found = _chosen(found, request.signatures)
+    if not found or not all(one.inputs for one in found):
+        raise UsageError(
+            "it is not known what the model is called with",
+            why="it has no inputs of its own, and no tf.function with an input_signature",
+            hint="say it: --input NAME:DTYPE[SHAPE], such as --input image:float32[?,28,28]",
+            id="model-inputs",
+        )
+    return [_fixed(_with_specs(one, request.inputs), request.freeze) for one in found]
+
+
+def trace_all(found: Sequence[Entry], outputs: Sequence[PortSpec]) -> list[TracedFunction]:
+    """Trace the entries; with chosen outputs, only those, as they are to be called.
+
+    Raises:
+        NotFoundError: id ``model-output-unknown``.
+    """
+    functions = [traced(one.name, one.inputs, _named(one.body)) for one in found]
+    return [_only(one, outputs) for one in functions] if outputs else functions
+
+
+def zeros_for(entry: Entry) -> list[Any]:
+    """Inputs of zeros, one example each, with which a model can be called to build it."""
+    zeros = []
+    for port in entry.inputs:
+        shape = [1 if size is None else size for size in port.shape or ()]
+        zeros.append(tf.zeros(shape, port.dtype))
+    return zeros
+
+
+def _is_keras(model: Any) -> bool:  # noqa: ANN401
+    for name in ("keras", "tf_keras"):
+        module = sys.modules.get(name)
+        if module is not None and isinstance(model, module.layers.Layer):
+            return True
+    return False
+
+
+# Keras -----------------------------------------------------------------------------------
+
+
+def _of_keras(model: Any) -> list[Entry]:  # noqa: ANN401
+    tensors = getattr(model, "inputs", None)
+    if not tensors:
+        return [Entry(_SERVING, (), _flat(model))]
+    ports = [
+        Port(one.name.partition(":")[0], tf.as_dtype(one.dtype).name, _sizes(one.shape))
+        for one in tensors
+    ]
+    structure = _structure(model)
+
+    def body(*given: Any) -> Any:  # noqa: ANN401
+        return model(tf.nest.pack_sequence_as(structure, list(given)), training=False)
+
+    return [Entry(_SERVING, _renamed(ports), body)]
+
+
+def _structure(model: Any) -> Any:  # noqa: ANN401
+    """How the inputs are nested; a Sequential that was never called does not tell."""
+    try:
+        return model.input
+    except AttributeError:
+        return model.inputs[0] if len(model.inputs) == 1 else model.inputs
+
+
+def _renamed(ports: Sequence[Port]) -> list[Port]:
+    """Names that a person gave stay; made-up ones become ``input``, or ``input_0`` and on."""
+    if len(ports) == 1:
+        (port,) = ports
+        return [replace(port, name="input") if _MADE_UP.fullmatch(port.name) else port]
+    return [
+        replace(port, name=f"input_{at}") if _MADE_UP.fullmatch(port.name) else port
+        for at, port in enumerate(ports)
+    ]
+
+
+def _flat(model: Any) -> Callable[..., Any]:  # noqa: ANN401
+    """Call a model with its tensors in their order; Keras with ``training=False``."""
+    keras = _is_keras(model)
+
+    def body(*given: Any) -> Any:  # noqa: ANN401
+        return model(*given, training=False) if keras and _takes_training(model) else model(*given)
+
+    return body
+
+
+def _takes_training(model: Any) -> bool:  # noqa: ANN401
+    import inspect
+
+    return "training" in inspect.signature(model.call).parameters
+
+
+# Other modules ---------------------------------------------------------------------------
+
+
+def _of_module(model: Any) -> list[Entry]:  # noqa: ANN401
+    found = []
+    for name in dir(type(model)):
+        function = getattr(model, name, None)
+        signature = getattr(function, "input_signature", None)
+        if signature is None or not isinstance(function, tf.types.experimental.GenericFunction):
+            continue
+        specs = tf.nest.flatten(signature)
+        ports = [_of_spec(spec, at, len(specs)) for at, spec in enumerate(specs)]
+        found.append(Entry(name, ports, function))
+    if not found and callable(model):
+        return [Entry(_SERVING, (), _flat(model))]
+    for one in found:
+        if one.name == "__call__" or len(found) == 1:
+            one.name = _SERVING
+    return sorted(found, key=lambda one: (one.name != _SERVING, one.name))
+
+
+def _of_spec(spec: Any, at: int, count: int) -> Port:  # noqa: ANN401
+    name = spec.name or ("input" if count == 1 else f"input_{at}")
+    return Port(name, spec.dtype.name, _sizes(spec.shape))
+
+
+# What was asked for ----------------------------------------------------------------------
+
+
+def _chosen(found: list[Entry], names: Sequence[str]) -> list[Entry]:
+    if not names:
+        return found
+    by_name = {one.name: one for one in found}
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        raise NotFoundError(
+            f"the model has no signature {unknown[0]}",
+            why=f"it has {', '.join(by_name)}",
+            hint="give one of those with --signature",
+            id="signature-not-found",
+        )
+    return [by_name[name] for name in names]
+
+
+def _with_specs(entry: Entry, specs: Sequence[PortSpec]) -> Entry:
+    """The entry with the names, dtypes and shapes that were asked for."""
+    ports = list(entry.inputs)
+    places = {port.name: at for at, port in enumerate(ports)}
+    for spec in specs:
+        at = places.get(spec.tensor)
+        if at is None:
+            from ckpttool.sources.nearest import nearest
+
+            near = nearest(spec.tensor, places)
+            raise NotFoundError(
+                f"the model has no input {spec.tensor}",
+                why=f"it has {', '.join(port.text for port in ports)}",
+                hint=f"did you mean: {near[0]}" if near else "give one of those",
+                id="model-input-unknown",
+            )
+        port = ports[at]
+        ports[at] = Port(
+            spec.name, spec.dtype or port.dtype, port.shape if spec.shape is None else spec.shape
+        )
+    return Entry(entry.name, ports, entry.body)
+
+
+def _fixed(entry: Entry, frozen: Sequence[NamedValue]) -> Entry:
+    """The entry without the inputs that are fixed."""
+    values = {one.name: one for one in frozen}
+    unknown = values.keys() - {port.name for port in entry.inputs}
+    if unknown:
+        raise NotFoundError(
+            f"the model has no input {min(unknown)}",
+            why=f"it has {', '.join(port.text for port in entry.inputs)}",
+            hint="--freeze-input fixes one of those",
+            id="model-input-unknown",
+        )
+    constants = {
+        at: constant_of(values[port.name], tf.as_dtype(port.dtype))
+        for at, port in enumerate(entry.inputs)
+        if port.name in values
+    }
+    body, count = entry.body, len(entry.inputs)
+
+    def called(*tensors: Any) -> Any:  # noqa: ANN401
+        rest = iter(tensors)
+        return body(*(constants[at] if at in constants else next(rest) for at in range(count)))
+
+    left = [port for port in entry.inputs if port.name not in values]
+    return Entry(entry.name, left, called)
+
+
+def _port(spec: PortSpec) -> Port:
+    return Port(spec.tensor, spec.dtype or "float32", spec.shape)
+
+
+def _named(body: Callable[..., Any]) -> Callable[..., Mapping[str, Any]]:
+    """The same, with its outputs by name: of a dict its keys, else ``output``, ``output_1``."""
+
+    def named(*tensors: Any) -> Mapping[str, Any]:  # noqa: ANN401
+        result = body(*tensors)
+        if isinstance(result, Mapping):
+            return {path: tf.convert_to_tensor(tensor) for path, tensor in _paths(result)}
+        parts = tf.nest.flatten(result)
+        if len(parts) == 1:
+            return {"output": tf.convert_to_tensor(parts[0])}
+        return {f"output_{at}": tf.convert_to_tensor(one) for at, one in enumerate(parts)}
+
+    return named
+
+
+def _paths(result: Any, above: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401
+    """The tensors of nested dicts and lists, by the path that leads to each."""
+    if isinstance(result, Mapping):
+        parts = list(result.items())
+    elif isinstance(result, (list, tuple)):
+        parts = list(enumerate(result))
+    else:
+        yield above, result
+        return
+    for name, part in parts:
+        yield from _paths(part, f"{above}/{name}" if above else str(name))
+
+
+def _only(function: TracedFunction, outputs: Sequence[PortSpec]) -> TracedFunction:
+    known = [port.name for port in function.signature.outputs]
+    for spec in outputs:
+        if spec.tensor not in known:
+            raise NotFoundError(
+                f"the model has no output {spec.tensor}",
+                why=f"it has {', '.join(known)}",
+                hint="give one of those with --output",
+                id="model-output-unknown",
+            )
+    body = function.body
+
+    def chosen(*tensors: Any) -> Mapping[str, Any]:  # noqa: ANN401
+        all_of_them = body(*tensors)
+        return {spec.name: all_of_them[spec.tensor] for spec in outputs}
+
+    return traced(function.signature.name, function.signature.inputs, chosen)
+
+
+def _sizes(shape: Any) -> tuple[int | None, ...] | None:  # noqa: ANN401
+    shape = tf.TensorShape(shape)
+    return None if shape.rank is None else tuple(shape.as_list())

@@ -1,0 +1,166 @@
+"""The values of a checkpoint into the variables of a model, and proof that they arrived.
+
+Every variable is marked first, with a value that no training leaves; what still has its
+mark afterwards was not restored. So nothing rests on which objects TensorFlow says that it
+matched, which is all of those that it knew of at that moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+from ckpttool.conversion.worker.keras_safety import require_contained
+from ckpttool.errors import IncompleteError
+from ckpttool.limits import default_limits
+from ckpttool.sources.base import Source
+from ckpttool.sources.registry import open_source
+from ckpttool.sources.selection import Selection
+
+__all__ = ["mark", "name_of", "restore", "unmatched_error"]
+
+_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+#: Attributes of a checkpoint that are never the model.
+_OTHERS = {"save_counter", "optimizer", "step", "global_step", "epoch"}
+_KERAS = {"keras-weights", "keras-h5", "keras-v3"}
+_NAMED = 20
+
+
+def restore(model: Any, variables: Sequence[Any], address: str, root: str | None) -> list[Any]:  # noqa: ANN401
+    """Restore a model, and return the variables that got no value.
+
+    Args:
+        model: whose variables all exist.
+        variables: all of them (``tf.Variable``).
+        address: of the source with the values.
+        root: the attribute under which the checkpoint has the model; None: found.
+
+    Raises:
+        CkpttoolError: the source cannot be read, or a variable has another shape there.
+    """
+    with open_source(address, default_limits()) as source:
+        if source.kind in _KERAS:
+            require_contained(source)
+            mark(variables)
+            model.load_weights(source.location)
+            return _marked(variables)
+        if source.style == "object":
+            return _by_objects(model, variables, source.location, root)
+        mark(variables)
+        _by_names(model, source)
+    return _marked(variables)
+
+
+def name_of(variable: Any) -> str:  # noqa: ANN401
+    """A variable's name as people know it."""
+    return str(variable.name).partition(":")[0]
+
+
+def unmatched_error(
+    unmatched: Sequence[Any], count: int, address: str, spec: str
+) -> IncompleteError:
+    """The error of variables that a checkpoint had no value for."""
+    names = [f"{name_of(one)} {list(one.shape)}" for one in unmatched]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return IncompleteError(
+        f"the model of {spec} does not fit {address}",
+        why=f"{len(names)} of its {count} variables got no value, and would be as they were "
+        f"initialised: {', '.join(names[:_NAMED])}{more}",
+        hint=f"ckpttool diff {address} --model {spec} shows both sides; Keras 2's checkpoints "
+        "need a tf_keras model",
+        id="model-unmatched",
+    )
+
+
+def _by_objects(
+    model: Any,  # noqa: ANN401
+    variables: Sequence[Any],
+    prefix: str,
+    root: str | None,
+) -> list[Any]:
+    """By the object graph, under the attribute that fits: the one that leaves least over."""
+    best: tuple[int, str | None, list[Any]] | None = None
+    for attribute in [root] if root is not None else _attributes(prefix):
+        left = _read_as(model, variables, prefix, attribute)
+        if not left:
+            return []
+        if best is None or len(left) < best[0]:
+            best = (len(left), attribute, left)
+    assert best is not None, "the model itself is always tried"
+    return _read_as(model, variables, prefix, best[1])
+
+
+def _read_as(model: Any, variables: Sequence[Any], prefix: str, attribute: str | None) -> list[Any]:  # noqa: ANN401
+    mark(variables)
+    whole = (
+        tf.train.Checkpoint(model)
+        if attribute is None
+        else tf.train.Checkpoint(**{attribute: model})
+    )
+    whole.read(prefix).expect_partial()
+    return _marked(variables)
+
+
+def _attributes(prefix: str) -> Iterator[str | None]:
+    """What the model may be called in a checkpoint, the likeliest first; None: it is the root."""
+    reader = tf.train.load_checkpoint(prefix)
+    graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(reader.get_tensor(_GRAPH))
+    names = [child.local_name for child in graph.nodes[0].children]
+    likely = [name for name in names if name not in _OTHERS]
+    yield from sorted(likely, key=lambda name: name not in {"model", "net", "module"})
+    yield None
+
+
+def _by_names(model: Any, source: Source) -> None:  # noqa: ANN401
+    """By name: what TensorFlow 1 or another program saved."""
+    for one in model.variables:
+        variable = one if isinstance(one, tf.Variable) else one.value
+        for name in dict.fromkeys((getattr(one, "path", ""), name_of(variable), name_of(one))):
+            found = source.lookup(name) if name else None
+            if found is None or found.shape is None:
+                continue
+            if found.shape != tuple(variable.shape):
+                raise IncompleteError(
+                    f"{name} has another shape in {source.location}",
+                    why=f"it is {list(found.shape)} there, and {list(variable.shape)} in the model",
+                    hint="build the model as it was trained: --model-arg",
+                    id="model-shape",
+                )
+            array = source.read(found, Selection.whole(found.shape))
+            variable.assign(tf.constant(array, variable.dtype))
+            break
+
+
+def mark(variables: Sequence[Any]) -> None:
+    """Overwrite variables with values that no training leaves."""
+    for variable in variables:
+        variable.assign(tf.fill(variable.shape, _mark_of(variable.dtype)))
+
+
+def _marked(variables: Sequence[Any]) -> list[Any]:
+    """Those that still have their mark in every element."""
+    marked = [one for one in variables if one.shape.num_elements() and one.dtype != tf.bool]
+    return [one for one in marked if _is_marked(one)]
+
+
+def _is_marked(variable: Any) -> bool:  # noqa: ANN401
+    dtype, value = variable.dtype.base_dtype, variable.read_value()
+    if dtype.is_complex:
+        dtype, value = tf.float64, tf.cast(tf.math.real(value), tf.float64)
+    same = tf.math.is_nan(value) if dtype.is_floating else tf.equal(value, _mark_of(dtype))
+    return bool(tf.reduce_all(same))
+
+
+def _mark_of(dtype: Any) -> Any:  # noqa: ANN401
+    """A value that no training leaves in all elements of a variable."""
+    dtype = dtype.base_dtype
+    if dtype.is_floating or dtype.is_complex:
+        return tf.cast(float("nan"), dtype)
+    if dtype == tf.string:
+        return tf.constant("\0ckpttool: not restored")
+    if dtype == tf.bool:
+        return tf.constant(False)
+    return tf.constant(dtype.min if dtype.min < 0 else dtype.max, dtype)
