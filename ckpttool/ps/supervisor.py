@@ -1,8 +1,9 @@
-"""Keeps a cluster: starts its processes, starts again what ends, ends all of them.
+"""Keeps a cluster: what is started when, and what follows from each end.
 
-One loop over channels, without threads and without TensorFlow. Knows what each end means:
-a worker is started again and nobody notices; a parameter server takes its variables with
-it, so all of them are started anew and so is the host, which restores the last snapshot.
+One loop over channels, without threads and without TensorFlow. A worker that ends is started
+again and nobody notices; a parameter server takes its variables with it, so all of them are
+started anew and so is the host, which restores the last snapshot. How processes are started,
+heard and ended is the affair of ``children`` and ``gateway_process``.
 """
 
 from __future__ import annotations
@@ -16,10 +17,9 @@ from typing import Any
 
 from ckpttool.conversion.wire import encode
 from ckpttool.errors import CkpttoolError, ClusterError
-from ckpttool.ps.channel import Inbox
+from ckpttool.ps.children import Children
 from ckpttool.ps.cluster import TaskName
 from ckpttool.ps.events import Event, StopSignal
-from ckpttool.ps.fork_server import Child, ForkServer
 from ckpttool.ps.gateway_process import GatewayProcess
 from ckpttool.ps.live_protocol import SOCKET_NAME, error_of
 from ckpttool.ps.plan import ClusterPlan
@@ -38,8 +38,6 @@ _HOST = TaskName("chief", 0)
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 #: How often other ports are tried when one was taken between the search and the start.
 _TRIES = 5
-#: Seconds that children have to end themselves before they are killed.
-_GRACE = 0.4
 
 
 class Supervisor:
@@ -74,9 +72,16 @@ class Supervisor:
         if plan.gateway is not None:
             self._gateway = GatewayProcess(plan.gateway, run.log("gateway"))
         self._gateway_gone = False
-        self._fork_server: ForkServer | None = None
-        self._forking = False
-        self._fork_restarts = Restarts()
+        self._children = Children(
+            [*self._servers, *([] if self._host is None else [self._host])],
+            self._selector,
+            self._timers,
+            run.log("fork-server"),
+            can_start=self._start_waiting,
+            said=self._task_says,
+            ended=self._task_ended,
+            tell=self._say,
+        )
         self._port_tries = 0
         self._over = False
         self._state = RunState(
@@ -124,61 +129,12 @@ class Supervisor:
         self._selector.register(self._stop, selectors.EVENT_READ, lambda: None)
         if self._plan.exit_after is not None:
             self._timers.after(self._plan.exit_after, self._finish)
-        self._start_fork_server()
+        self._children.start()
         self._start_gateway()
-
-    def _start_fork_server(self) -> None:
-        self._fork_server = server = ForkServer(self._run.log("fork-server"))
-        self._selector.register(
-            server, selectors.EVENT_READ, lambda: self._fork_server_says(server)
-        )
-
-    def _fork_server_says(self, server: ForkServer) -> None:
-        for message in server.read():
-            event = message["event"]
-            if event == "ready":
-                self._forking = True
-                self._say("tensorflow-ready", "TensorFlow is imported")
-                self._start_waiting()
-            elif event == "closed":
-                self._fork_server_ended(server)
-            else:
-                for task in self._tasks:
-                    if task.child is not None and task.child.number == message["number"]:
-                        self._child_event(task, task.child, message)
-
-    def _child_event(self, task: Task, child: Child, message: Mapping[str, Any]) -> None:
-        if message["event"] == "started":
-            child.pid = message["pid"]
-        else:
-            self._drain(task)
-            self._task_ended(task, f"exit code {message['code']}")
-
-    def _fork_server_ended(self, server: ForkServer) -> None:
-        """Its children go on; another one is started for those that will be needed."""
-        self._selector.unregister(server)
-        server.close()
-        server.wait(0)
-        was_ready, self._forking, self._fork_server = self._forking, False, None
-        pause = self._fork_restarts.after_end(time.monotonic())
-        if not was_ready or pause is None:
-            raise ClusterError(
-                "the process that starts TensorFlow's tasks ended",
-                why="TensorFlow could not be imported" if not was_ready else "again and again",
-                hint=f"its output is in {self._run.log('fork-server')}",
-                id="fork-server-died",
-            )
-        self._say("fork-server-ended", "the fork server ended; another one is started")
-        for task in self._tasks:
-            task.orphan = task.child is not None
-        self._timers.after(pause, self._start_fork_server)
-        for task in self._tasks:
-            if task.orphan and task.silent:
-                self._task_ended(task, "it ended")
 
     def _start_waiting(self) -> None:
         """Start every server that is not there, and the host when all are."""
-        if not self._forking:
+        if not self._children.can_spawn:
             return  # this is called again when it is
         if self._spec is None:
             self._pick_ports()
@@ -187,14 +143,14 @@ class Supervisor:
             if task.state == "waiting":
                 job = {"jobs": self._spec.as_dict(), "job": task.name.job, "index": task.name.index}
                 task.port = self._spec.address(task.name).port
-                self._spawn(task, _SERVER, job, _NO_GPU if task.name.job == "ps" else {})
+                self._children.spawn(task, _SERVER, job, _NO_GPU if task.name.job == "ps" else {})
         host, plan = self._host, self._plan.host
         if host is None or plan is None or host.state != "waiting":
             return
         if all(task.state == "ready" for task in self._servers):
             setup = encode(plan.setup(self._spec))
             job = {"setup": setup, "attempt": host.restarts.total}
-            self._spawn(host, plan.module, job, _NO_GPU)
+            self._children.spawn(host, plan.module, job, _NO_GPU)
 
     def _pick_ports(self) -> None:
         chief, *ports = free_ports(1 + len(self._servers))
@@ -203,59 +159,25 @@ class Supervisor:
             config = spec.with_chief(f"127.0.0.1:{chief}").tf_config(_HOST)
             self._state = replace(self._state, tf_config=config)
 
-    def _spawn(
-        self, task: Task, module: str, job: Mapping[str, object], environment: Mapping[str, str]
-    ) -> None:
-        assert self._fork_server is not None
-        try:
-            child = self._fork_server.spawn(module, job, task.log, environment)
-        except BrokenPipeError:
-            return  # the server has ended, which its own channel is about to tell
-        task.begins(child)
-        self._selector.register(
-            child.inbox, selectors.EVENT_READ, lambda: self._task_says(task, child)
-        )
+    # -- what tasks say, and what follows from their ends ----------------------------------
 
-    # -- what children say -----------------------------------------------------------------
-
-    @property
-    def _tasks(self) -> list[Task]:
-        return [*self._servers, *([] if self._host is None else [self._host])]
-
-    def _drain(self, task: Task) -> None:
-        """Hear what a child said last: its end may be told before."""
-        if task.child is not None and not task.silent:
-            while self._task_says(task, task.child):
-                pass
-
-    def _task_says(self, task: Task, child: Child) -> bool:
-        """Take the messages of a child; false when there are none."""
-        messages = child.inbox.read()
-        for message in messages:
-            event = message["event"]
-            if message is Inbox.CLOSED:
-                task.silent = True
-                self._selector.unregister(child.inbox)
-                if task.orphan:
-                    self._task_ended(task, "it ended")
-                return False
-            if event == "ready":
-                task.state = "ready"
-                task.was_ready = True
-                self._say("task-ready", f"{task.name} is ready", task)
-                self._start_waiting()
-            elif event == "done":
-                task.state = "done"
-                self._say("training-done", "the training function has returned", task)
-                self._over = self._over or self._plan.exit_when_done
-            elif event == "failed":
-                task.failure = error_of(message["error"])
-            elif event == "lost":
-                self._say("training-lost", f"the training lost a server: {message['why']}", task)
-        return bool(messages)
+    def _task_says(self, task: Task, message: Mapping[str, Any]) -> None:
+        event = message["event"]
+        if event == "ready":
+            task.state = "ready"
+            task.was_ready = True
+            self._say("task-ready", f"{task.name} is ready", task)
+            self._start_waiting()
+        elif event == "done":
+            task.state = "done"
+            self._say("training-done", "the training function has returned", task)
+            self._over = self._over or self._plan.exit_when_done
+        elif event == "failed":
+            task.failure = error_of(message["error"])
+        elif event == "lost":
+            self._say("training-lost", f"the training lost a server: {message['why']}", task)
 
     def _task_ended(self, task: Task, how: str) -> None:
-        self._forget(task)
         self._say("task-ended", f"{task.name} has ended: {how}", task)
         if task is self._host:
             self._host_ended(task)
@@ -264,7 +186,7 @@ class Supervisor:
             self._port_was_taken(task, task.failure)
             return
         if task.name.job == "ps" and self._host is not None and self._host.child is not None:
-            self._abandon_host(self._host, self._host.child)
+            self._abandon_host(self._host)
         self._again(task, how, id="task-failing")
 
     def _host_ended(self, host: Task) -> None:
@@ -276,11 +198,9 @@ class Supervisor:
         self._renew_servers()
         self._again(host, "it ended", id="training-lost")
 
-    def _abandon_host(self, host: Task, child: Child) -> None:
+    def _abandon_host(self, host: Task) -> None:
         """A coordinator that lost a parameter server cannot go on: end it, have a new one."""
-        child.end()
-        child.kill()
-        self._forget(host)
+        self._children.kill(host)
         if host.state == "done":  # it has trained all it should
             self._parameters_are_gone(host)
             return
@@ -299,9 +219,7 @@ class Supervisor:
         """
         for task in self._servers:
             if task.name.job == "ps" and task.child is not None:
-                task.child.end()
-                task.child.kill()
-                self._forget(task)
+                self._children.kill(task)
                 task.state = "waiting"
                 task.restarts.total += 1
         self._timers.after(0, self._start_waiting)
@@ -331,22 +249,10 @@ class Supervisor:
             raise error
         self._say("port-taken", f"{error}; trying other ports", task)
         for other in self._servers:
-            if other.child is not None:
-                other.child.end()
-                other.child.kill()
-                self._forget(other)
+            self._children.kill(other)
             other.state = "waiting"
         self._spec = None
         self._timers.after(0, self._start_waiting)
-
-    def _forget(self, task: Task) -> None:
-        """Its child is no longer ours."""
-        child, task.child = task.child, None
-        if child is not None:
-            child.ended = True
-            if not task.silent:
-                self._selector.unregister(child.inbox)
-            child.inbox.close()
 
     # -- the gateway -----------------------------------------------------------------------
 
@@ -383,7 +289,9 @@ class Supervisor:
 
     def _is_ready(self) -> bool:
         gateway = self._gateway is None or self._gateway_gone or self._gateway.rest is not None
-        return gateway and all(task.state in {"ready", "done", "ended"} for task in self._tasks)
+        return gateway and all(
+            task.state in {"ready", "done", "ended"} for task in self._children.tasks
+        )
 
     def _publish(self) -> None:
         """Write ``run.json`` where something has changed."""
@@ -391,7 +299,7 @@ class Supervisor:
         state = replace(
             self._state,
             state="ready" if self._is_ready() else "starting",
-            tasks=(*(task.as_state() for task in self._tasks), *self._elsewhere()),
+            tasks=(*(task.as_state() for task in self._children.tasks), *self._elsewhere()),
             cluster=None if self._spec is None else self._spec.as_dict(),
             gateway=None if gateway is None else gateway.rest,
         )
@@ -406,7 +314,7 @@ class Supervisor:
         """The tasks of the cluster that other hosts start."""
         if self._plan.spec is None:
             return []
-        ours = {task.name for task in self._tasks}
+        ours = {task.name for task in self._children.tasks}
         return [
             TaskState(name.job, name.index, None, self._plan.spec.address(name).port, "elsewhere")
             for name in self._plan.spec.tasks
@@ -428,19 +336,10 @@ class Supervisor:
         self._write(replace(stopping, state=final, tasks=(), gateway=None))
 
     def _end_processes(self) -> None:
-        children = [task.child for task in self._tasks if task.child is not None]
-        for child in children:
-            child.end()
+        self._children.let_end()
         if self._gateway is not None:
             self._gateway.end()
-        server = self._fork_server
-        if server is not None:
-            server.end_children(children, _GRACE)
-        for child in children:
-            child.kill()
-        if server is not None:
-            server.close()
-            server.wait(0.1)
+        self._children.close()
         self._selector.close()
         try:
             os.unlink(os.path.join(self._run.path, SOCKET_NAME))
