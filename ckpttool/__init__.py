@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ckpttool.ops.latest import latest
     from ckpttool.ops.prune.api import plan_prune
     from ckpttool.ops.verify import verify
+    from ckpttool.ops.write import Pieces, write_checkpoint
 
 __all__ = [
     "CancelledError",
@@ -63,6 +64,7 @@ __all__ = [
     "NotFoundError",
     "PartialError",
     "PermissionDeniedError",
+    "Pieces",
     "RefusedError",
     "ResultDiffersError",
     "Shard",
@@ -78,6 +80,7 @@ __all__ = [
     "open",
     "plan_prune",
     "verify",
+    "write_checkpoint",
 ]
 
 _HOMES = {
@@ -87,6 +90,8 @@ _HOMES = {
     "latest": "ckpttool.ops.latest",
     "plan_prune": "ckpttool.ops.prune.api",
     "verify": "ckpttool.ops.verify",
+    "Pieces": "ckpttool.ops.write",
+    "write_checkpoint": "ckpttool.ops.write",
     "Limits": "ckpttool.limits",
     **dict.fromkeys(("Finding", "Shard", "Variable", "VariableSlice"), "ckpttool.model"),
 }

@@ -6,12 +6,13 @@ on the disk. Bytes are not read here: most of them never pass through this proce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from ckpttool.formats.bundle import BundleIndex, SliceSpec
-from ckpttool.formats.bundle_writer import encode_entry, patch_shard
+from ckpttool.formats.bundle_writer import encode_entry, encode_strings, patch_shard
 from ckpttool.sources.shard_files import ShardFiles
 from ckpttool.sources.v2 import BundleSource
 from ckpttool.storage.base import FileStat, ReadableFile
@@ -29,6 +30,7 @@ __all__ = [
     "for_threads",
     "inputs_of",
     "read_bundle",
+    "strings_content",
 ]
 
 
@@ -86,6 +88,12 @@ class Computed(NamedTuple):
 
 
 Content = Stored | Joined | Computed
+
+
+def strings_content(values: Sequence[bytes]) -> Computed:
+    """Strings that are in memory, as the content of an entry."""
+    head, crc32c, nbytes = encode_strings(values)
+    return Computed(partial(iter, (head, *values)), nbytes, crc32c)
 
 
 def for_threads(content: Content) -> bool:

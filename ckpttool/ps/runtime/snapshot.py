@@ -15,18 +15,17 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 
 from ckpttool.conversion.wire import decode
 from ckpttool.errors import CkpttoolError
 from ckpttool.formats.bundle import SliceSpec
-from ckpttool.formats.bundle_writer import encode_header, encode_string, encode_strings
+from ckpttool.formats.bundle_writer import encode_header
 from ckpttool.formats.dtypes import BY_NAME, STRING
 from ckpttool.model import numel
 from ckpttool.ops.prune.api import plan_prune
 from ckpttool.ops.rewrite.destination import Destination
 from ckpttool.ops.rewrite.run import Options, carry_out
-from ckpttool.ops.rewrite.tensors import Bundle, Computed, Owner, Tensor
+from ckpttool.ops.rewrite.tensors import Bundle, Computed, Owner, Tensor, strings_content
 from ckpttool.ps.runtime.live import Frozen, LiveVariable
 from ckpttool.sources.filenames import index_name
 from ckpttool.storage import open_directory
@@ -184,7 +183,7 @@ def bundle_of_frozen(frozen: Frozen) -> Bundle:
         key = variable.key.encode("utf-8", "surrogateescape")
         dtype = BY_NAME[variable.dtype]
         if dtype.number == STRING:
-            content = _strings(frozen.string_values(variable))
+            content = strings_content(frozen.string_values(variable))
             tensors.append(Tensor(key, key, STRING, variable.shape, 0, content, b""))
         elif variable.stacked:
             content = _parts(frozen, variable, range(len(variable.parts)), dtype.size)
@@ -197,8 +196,7 @@ def bundle_of_frozen(frozen: Frozen) -> Bundle:
                 content = _parts(frozen, variable, (number,), dtype.size)
                 tensors.append(Tensor(spec.key(key), key, dtype.number, extent, 0, content, b""))
     for name, value in frozen.strings.items():
-        data, crc32c = encode_string(value)
-        scalar = Computed(partial(iter, (data,)), len(data), crc32c)
+        scalar = strings_content((value,))
         tensors.append(Tensor(name.encode(), name.encode(), STRING, (), 0, scalar, b""))
     tensors.sort(key=lambda tensor: tensor.key)
     return Bundle(tensors, owners, encode_header(1), False, 1)
@@ -217,11 +215,6 @@ def _parts(
 
     elements = sum(numel(variable.parts[number].extent) for number in numbers)
     return Computed(chunks, elements * itemsize)
-
-
-def _strings(values: Sequence[bytes]) -> Computed:
-    head, crc32c, nbytes = encode_strings(values)
-    return Computed(partial(iter, (head, *values)), nbytes, crc32c)
 
 
 def _is_there(directory: Directory, snapshot: Snapshot) -> bool:
