@@ -35,6 +35,7 @@ __all__ = [
     "REPORT_ENDING",
     "SCHEMA",
     "files_below",
+    "is_report",
     "make_report",
     "report_path",
     "require_report_free",
@@ -92,7 +93,7 @@ def require_report_free(path: str, destination: str) -> None:
             hint="give the name of a file: --report FILE",
             id="output-not-a-file",
         )
-    if there is not None and not _is_report(path):
+    if there is not None and not is_report(path):
         raise RefusedError(
             f"{path} exists, and is no report of a conversion",
             why="a report takes the place of a former report only",
@@ -175,7 +176,8 @@ def files_below(path: str) -> list[str]:
     return sorted(one for one in found if os.path.isfile(one))
 
 
-def _is_report(path: str) -> bool:
+def is_report(path: str) -> bool:
+    """Whether a file is the report of a conversion."""
     folder, name = os.path.split(path)
     try:
         with open_directory(folder or ".") as directory, closing(directory.open(name)) as file:

@@ -37,6 +37,7 @@ def hosting(
     *,
     snapshot_seconds: float | None = 60.0,
     keep: int = 3,
+    keep_exports: int = 5,
 ) -> TrainingHost:
     """Let what your own coordinator trains be read, in one line of its script.
 
@@ -52,9 +53,10 @@ def hosting(
         run_dir: where ``live.sock``, snapshots and exports are; made where it is not there.
         snapshot_seconds: a snapshot each so many seconds; None: only on request.
         keep: the newest so many snapshots stay.
+        keep_exports: the newest so many versions of each export stay; 0: all.
     """
     from ckpttool.ps.runtime.context import host_of
     from ckpttool.ps.setup import SnapshotSetup
 
     setup = SnapshotSetup(every_seconds=snapshot_seconds, every_steps=None, keep=keep)
-    return host_of(coordinator, run_dir, setup)
+    return host_of(coordinator, run_dir, setup, keep_exports)

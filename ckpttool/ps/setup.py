@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = [
+    "KEPT_EXPORTS",
     "AttachSetup",
     "CompressionSetup",
     "ExportSetup",
@@ -15,6 +16,9 @@ __all__ = [
     "SnapshotSetup",
     "TrainSetup",
 ]
+
+#: Versions of an export that stay unless told otherwise.
+KEPT_EXPORTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,7 @@ class TrainSetup:
         train: ``module:function`` or ``file.py:function``.
         cwd: the working directory of whoever asked, first on the path of imports.
         partition: how variables are cut and placed (``policy.partition``); None: whole.
+        keep_exports: the newest so many versions of each export stay; 0: all.
     """
 
     run_dir: str
@@ -84,6 +89,7 @@ class TrainSetup:
     partition: str | None = None
     snapshots: SnapshotSetup = SnapshotSetup()
     exports: tuple[ExportSetup, ...] = ()
+    keep_exports: int = KEPT_EXPORTS
     compression: CompressionSetup = CompressionSetup()
 
 
@@ -118,7 +124,7 @@ class AttachSetup:
         target: the address of one parameter server; it knows the others.
         names: absolute path of what says which variables there are: a checkpoint, a
             ``.meta``, or a manifest.
-        snapshots, exports: as of ``TrainSetup``.
+        snapshots, exports, keep_exports: as of ``TrainSetup``.
     """
 
     run_dir: str
@@ -126,3 +132,4 @@ class AttachSetup:
     names: str
     snapshots: SnapshotSetup = SnapshotSetup()
     exports: tuple[ExportSetup, ...] = ()
+    keep_exports: int = KEPT_EXPORTS

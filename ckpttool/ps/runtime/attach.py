@@ -55,7 +55,8 @@ def run(job: dict[str, Any], channel: Channel) -> None:
     try:
         wanted = wanted_variables(setup.names, default_limits())
         source = AttachedSource(setup.target, wanted)
-        with LiveHost(source, RunDirectory(setup.run_dir), setup.snapshots, setup.exports):
+        run = RunDirectory(setup.run_dir)
+        with LiveHost(source, run, setup.snapshots, setup.exports, setup.keep_exports):
             channel.send({"event": "ready"})
             threading.Event().wait()
     except CkpttoolError as error:

@@ -52,7 +52,7 @@ class TrainingHost:
         self._root = tf.train.Checkpoint()
         run.prepare()
         self._source = HostedSource(self._root, self._gate, self._counter)
-        self._host = LiveHost(self._source, run, setup.snapshots, setup.exports)
+        self._host = LiveHost(self._source, run, setup.snapshots, setup.exports, setup.keep_exports)
 
     def __enter__(self) -> Self:
         self._host.__enter__()
@@ -217,11 +217,21 @@ class TrainContext(TrainingHost):
 
 
 def host_of(
-    coordinator: Any, run_dir: str | os.PathLike[str], snapshots: SnapshotSetup
+    coordinator: Any,
+    run_dir: str | os.PathLike[str],
+    snapshots: SnapshotSetup,
+    keep_exports: int,
 ) -> TrainingHost:
     """A host for a coordinator of one's own; see ``ckpttool.ps.hosting``."""
     run = RunDirectory(os.fspath(run_dir))
-    setup = TrainSetup(run_dir=run.path, jobs=(), train="", cwd=os.getcwd(), snapshots=snapshots)
+    setup = TrainSetup(
+        run_dir=run.path,
+        jobs=(),
+        train="",
+        cwd=os.getcwd(),
+        snapshots=snapshots,
+        keep_exports=keep_exports,
+    )
     return TrainingHost(coordinator, run, setup)
 
 

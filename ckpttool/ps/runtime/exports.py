@@ -3,31 +3,35 @@
 ``exports/NAME/VERSION`` appears by one rename and holds what TensorFlow Serving loads (a
 SavedModel) or a file ``model.…``; the report of the check is ``NAME/VERSION.json``. Where a
 SavedModel of that name is there already its values are exchanged (``--like``), which takes a
-tenth of the time; only where that fails the graph is made anew.
+tenth of the time; only where that fails the graph is made anew. Whatever goes wrong, nothing
+half stands in ``exports``, and the training goes on.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
+import signal
 import subprocess
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from ckpttool.conversion.targets import find_target
-from ckpttool.errors import CkpttoolError, ConversionError, UsageError
+from ckpttool.errors import CkpttoolError, ConversionError, LimitError, NoSpaceError, UsageError
 from ckpttool.ps.run_dir import RunDirectory
 from ckpttool.ps.runtime.snapshot import Snapshot
+from ckpttool.ps.runtime.versions import VersionFolder
 from ckpttool.ps.tied import end_tied, spawn_tied
 
 __all__ = ["Export", "Exporter"]
 
 #: Exports that are remembered.
 _REMEMBERED = 50
-#: What a version is called while it is made.
-_PART = ".ckpttool-"
+#: Exports that may wait for the one under way.
+_WAITING = 16
 #: The file of a version, of targets that are one.
 _FILES = {
     "tflite": "model.tflite",
@@ -78,21 +82,24 @@ class Exporter:
     Args:
         run: the run directory.
         snapshot: makes the snapshot that an export is of.
+        keep: the newest so many versions of each name stay; 0: all.
     """
 
-    def __init__(self, run: RunDirectory, snapshot: Callable[[], Snapshot]) -> None:
+    def __init__(self, run: RunDirectory, snapshot: Callable[[], Snapshot], keep: int) -> None:
         self._run = run
         self._snapshot = snapshot
+        self._keep = keep
         self._one_at_a_time = threading.Lock()
         self._lock = threading.Lock()
         self._exports: list[Export] = []
+        self._numbers: dict[str, int] = {}
         self._child: subprocess.Popen[bytes] | None = None
         self._in_use: str | None = None
         self._closed = False
 
     @property
     def all(self) -> Sequence[Export]:
-        """The last ones, the oldest first."""
+        """The last ones, the oldest first; without versions that have been removed."""
         with self._lock:
             return tuple(self._exports)
 
@@ -102,11 +109,16 @@ class Exporter:
         used = self._in_use
         return () if used is None else (used,)
 
+    def is_busy(self, name: str) -> bool:
+        """Whether an export of this name is under way, or waits."""
+        return any(one.name == name and one.state == "running" for one in self.all)
+
     def export(self, to: str, name: str, options: Sequence[str], *, wait: bool) -> Export:
         """Make an export; without ``wait`` the answer says ``running``.
 
         Raises:
             UsageError: id ``export-name``; what ``convert`` says of an unknown target.
+            LimitError: id ``exports-waiting``: too many are.
         """
         find_target(to, "")
         if not name or name.startswith(".") or "/" in name or "\0" in name:
@@ -115,11 +127,11 @@ class Exporter:
                 why="its name is that of a directory: not empty, no '/', no '.' in front",
                 id="export-name",
             )
+        export = self._begin(to, name)
         if wait:
-            return self._make(to, name, options)
-        pending = Export(name, self._next_version(name), to, "running", "")
-        threading.Thread(target=self._make, args=(to, name, options), daemon=True).start()
-        return replace(pending, path=os.path.join(self._run.exports, name, str(pending.version)))
+            return self._make(export, options)
+        threading.Thread(target=self._make, args=(export, options), daemon=True).start()
+        return export
 
     def close(self) -> None:
         """End what is under way."""
@@ -128,16 +140,30 @@ class Exporter:
         if child is not None:
             end_tied(child)
 
-    def _make(self, to: str, name: str, options: Sequence[str]) -> Export:
+    def _begin(self, to: str, name: str) -> Export:
+        """Give an export its number, one that no other has had."""
+        folder = self._folder(name)
+        with self._lock:
+            waiting = sum(one.state == "running" for one in self._exports)
+            if waiting > _WAITING:
+                raise LimitError(
+                    "too many exports wait",
+                    why=f"one is made at a time, and {waiting} were asked for",
+                    hint="ask again when some are done",
+                    id="exports-waiting",
+                )
+            number = 1 + max(folder.newest, self._numbers.get(name, 0))
+            self._numbers[name] = number
+            export = Export(name, number, to, "running", folder.version(number))
+            self._exports.append(export)
+            return export
+
+    def _make(self, export: Export, options: Sequence[str]) -> Export:
         with self._one_at_a_time:
             started = time.monotonic()
-            folder = os.path.join(self._run.exports, name)
-            version = self._next_version(name)
-            export = Export(name, version, to, "running", os.path.join(folder, str(version)))
-            self._remember(export)
+            folder = self._folder(export.name)
             try:
-                os.makedirs(folder, 0o700, exist_ok=True)
-                self._tidy(folder)
+                folder.make()
                 snapshot = self._snapshot()
                 self._in_use = snapshot.prefix
                 export = replace(export, snapshot=snapshot.number, step=snapshot.step)
@@ -145,104 +171,129 @@ class Exporter:
                 refreshed = self._convert(export, snapshot, options)
                 export = replace(export, state="done", refreshed=refreshed)
             except (CkpttoolError, OSError) as error:
-                why = f"{error}" if isinstance(error, OSError) else f"{error.what}: {error.why}"
-                export = replace(export, state="failed", why=why)
+                export = replace(export, state="failed", why=_why(error))
+            except Exception as error:  # noqa: BLE001 - nobody waits where it could be raised
+                traceback.print_exc()
+                export = replace(export, state="failed", why=f"{type(error).__name__}: {error}")
             finally:
                 self._in_use = None
-                self._tidy(folder)
+            removed = self._tidy(folder, made=export.state == "done")
             export = replace(export, seconds=time.monotonic() - started)
-            self._remember(export)
+            self._remember(export, removed)
             return export
 
     def _convert(self, export: Export, snapshot: Snapshot, options: Sequence[str]) -> bool:
-        """Convert and move into place; says whether it was a refresh."""
-        folder = os.path.dirname(export.path)
-        part = os.path.join(folder, f"{_PART}{export.version}")
+        """Convert and move into place; says whether it was a refresh.
+
+        Raises:
+            ConversionError: id ``export-failed``.
+        """
+        folder = self._folder(export.name)
+        part = folder.part(export.version)
         file = _FILES.get(export.to)
         if file is not None:
             os.mkdir(part, 0o700)
         goal = os.path.join(part, file) if file is not None else part
         words = [
             *("convert", snapshot.prefix, goal, "--to", export.to, "--no-input"),
-            *("--report", f"{export.path}.json", "--overwrite"),
+            *("--report", folder.report(export.version), "--overwrite"),
         ]
-        earlier = self._earlier(folder) if export.to == "savedmodel" else None
-        if earlier is not None and self._run_convert(
-            export.name, [*words, "--like", earlier, *_without_graph(options)]
-        ):
-            refreshed = True
-        else:
-            refreshed = False
-            if not self._run_convert(export.name, [*words, *options]):
-                raise ConversionError(
-                    f"the export {export.name} failed",
-                    why=self._last_words(export.name),
-                    hint=f"see {self._log(export.name)}",
-                    id="export-failed",
-                )
-        os.rename(part, export.path)
+        earlier = folder.newest_savedmodel() if export.to == "savedmodel" else None
+        ended = None
+        if earlier is not None:
+            like = ("--like", earlier)
+            ended = self._run_convert(export.name, [*words, *like, *_without_graph(options)])
+        refreshed = ended is not None and ended.well
+        if ended is None or ended.may_be_tried_anew:
+            ended = self._run_convert(export.name, [*words, *options])
+        if not ended.well:
+            raise ConversionError(
+                f"the export {export.name} failed",
+                why=ended.why,
+                hint=f"see {self._log(export.name)}",
+                id="export-failed",
+            )
+        os.rename(part, folder.version(export.version))
         return refreshed
 
-    def _run_convert(self, name: str, words: Sequence[str]) -> bool:
+    def _run_convert(self, name: str, words: Sequence[str]) -> _Ended:
         if self._closed:
-            return False
-        self._child = spawn_tied("ckpttool", words, log=self._log(name))
+            return _Ended(-signal.SIGTERM, "the training ended meanwhile")
+        log = self._log(name)
+        before = os.path.getsize(log) if os.path.exists(log) else 0
+        self._child = spawn_tied("ckpttool", words, log=log)
         try:
-            return self._child.wait() == 0
+            code = self._child.wait()
         finally:
             end_tied(self._child)
             self._child = None
+        said = "" if code < 0 else _last_words(log, before)
+        return _Ended(code, said or _of_code(code))
+
+    def _tidy(self, folder: VersionFolder, *, made: bool) -> list[int]:
+        """Remove what a failed export left, or old versions; gives those."""
+        try:
+            if made and self._keep:
+                return folder.keep(self._keep)
+            folder.tidy()
+        except OSError as error:
+            sys.stderr.write(f"cannot tidy up after an export: {error}\n")
+        return []
 
     def _log(self, name: str) -> str:
         return self._run.log(f"export-{name}")
 
-    def _last_words(self, name: str) -> str:
-        """The error at the end of the log."""
-        with open(self._log(name), "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _LOG_TAIL))
-            lines = file.read().decode("utf-8", "replace").splitlines()
-        errors = [line for line in lines if "rror" in line]
-        return (errors or lines or ["it said nothing"])[-1][:500]
+    def _folder(self, name: str) -> VersionFolder:
+        return VersionFolder(os.path.join(self._run.exports, name))
 
-    def _next_version(self, name: str) -> int:
-        return 1 + max(_versions(os.path.join(self._run.exports, name)), default=0)
-
-    def _earlier(self, folder: str) -> str | None:
-        """The newest version that is a SavedModel."""
-        for version in sorted(_versions(folder), reverse=True):
-            path = os.path.join(folder, str(version))
-            if os.path.exists(os.path.join(path, "saved_model.pb")):
-                return path
-        return None
-
-    def _tidy(self, folder: str) -> None:
-        """Remove what a failed or killed export left."""
-        for entry in os.listdir(folder) if os.path.isdir(folder) else ():
-            if entry.startswith(_PART):
-                shutil.rmtree(os.path.join(folder, entry), ignore_errors=True)
-
-    def _remember(self, export: Export) -> None:
+    def _remember(self, export: Export, removed: Sequence[int] = ()) -> None:
+        """Say how an export stands; versions that were removed are forgotten."""
         with self._lock:
-            same = [
-                number
-                for number, one in enumerate(self._exports)
-                if (one.name, one.version) == (export.name, export.version)
-                and one.state == "running"
-            ]
-            if same:
-                self._exports[same[-1]] = export
-            else:
-                self._exports.append(export)
-            del self._exports[:-_REMEMBERED]
+            self._exports = [
+                export if (one.name, one.version) == (export.name, export.version) else one
+                for one in self._exports
+                if one.name != export.name or one.version not in removed
+            ][-_REMEMBERED:]
 
 
-def _versions(folder: str) -> list[int]:
-    """The versions of an export: directories that are called by a number."""
-    try:
-        names = os.listdir(folder)
-    except FileNotFoundError:
-        return []
-    return [int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 16]
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """How ``convert`` ended: its exit code, negative for a signal, and why if not well."""
+
+    code: int
+    why: str
+
+    @property
+    def well(self) -> bool:
+        return self.code == 0
+
+    @property
+    def may_be_tried_anew(self) -> bool:
+        """Whether a conversion of the whole graph may do what a refresh did not."""
+        return self.code not in {0, NoSpaceError.exit_code, -signal.SIGTERM}
+
+
+def _why(error: CkpttoolError | OSError) -> str:
+    return f"{error.what}: {error.why}" if isinstance(error, CkpttoolError) else str(error)
+
+
+def _last_words(log: str, start: int) -> str:
+    """The error at the end of what was added to a log; nothing where the disk is full."""
+    with open(log, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(start, size - _LOG_TAIL))
+        lines = file.read().decode("utf-8", "replace").splitlines()
+    errors = [line for line in lines if "rror" in line]
+    return (errors or lines or [""])[-1][:500]
+
+
+def _of_code(code: int) -> str:
+    """What is known of a ``convert`` that could not say why it ended."""
+    if code < 0:
+        return f"the conversion was ended by signal {-code}"
+    if code == NoSpaceError.exit_code:
+        return "there is no space left"
+    return f"the conversion ended with exit code {code}"
 
 
 def _without_graph(options: Sequence[str]) -> list[str]:

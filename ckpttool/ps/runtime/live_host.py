@@ -24,7 +24,7 @@ from ckpttool.ps.runtime.exports import Export, Exporter
 from ckpttool.ps.runtime.live import LiveSource, Loaded, per_ps
 from ckpttool.ps.runtime.live_server import Handler, LiveServer
 from ckpttool.ps.runtime.snapshot import Snapshot, SnapshotStore
-from ckpttool.ps.setup import ExportSetup, SnapshotSetup
+from ckpttool.ps.setup import KEPT_EXPORTS, ExportSetup, SnapshotSetup
 from ckpttool.sources.registry import open_source
 
 __all__ = ["LiveHost"]
@@ -43,6 +43,7 @@ class LiveHost:
         run: the directory; its ``snapshots`` and ``exports`` exist.
         snapshots: when they are made, and how many stay.
         exports: what is exported again and again.
+        keep_exports: the newest so many versions of each export stay; 0: all.
     """
 
     def __init__(
@@ -51,12 +52,13 @@ class LiveHost:
         run: RunDirectory,
         snapshots: SnapshotSetup,
         exports: Sequence[ExportSetup] = (),
+        keep_exports: int = KEPT_EXPORTS,
     ) -> None:
         self._source = source
         self._timing = snapshots
         self._regular = [_Regular(export) for export in exports]
         self._store = SnapshotStore(run.snapshots, snapshots.keep)
-        self._exporter = Exporter(run, self.snapshot)
+        self._exporter = Exporter(run, self.snapshot, keep_exports)
         self._one_at_a_time = threading.Lock()
         self._ended = threading.Event()
         self._server = LiveServer(run.path, self._handlers())
@@ -226,7 +228,9 @@ class LiveHost:
                 if due.now(step):
                     self.snapshot()
                 for regular in self._regular:
-                    if regular.due.now(step):
+                    # One that takes longer than its time is not asked for a second time.
+                    busy = self._exporter.is_busy(regular.setup.name)
+                    if not busy and regular.due.now(step):
                         self.export(regular.setup)
             except CkpttoolError as error:
                 if self._ended.is_set():

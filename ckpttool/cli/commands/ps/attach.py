@@ -59,6 +59,7 @@ def command(out: Output, /, run_dir: str, **given: Any) -> int:  # noqa: ANN401
             names=os.path.abspath(given["names"]),
             snapshots=snapshots,
             exports=exports,
+            keep_exports=given["keep_exports"],
         ),
         gateway=shared.gateway_setup(run_dir, given),
         exit_after=given["exit_after"],

@@ -15,6 +15,7 @@ from ckpttool.errors import UsageError
 from ckpttool.ops.serve_ps.request import Training
 from ckpttool.ps.plan import ClusterPlan
 from ckpttool.ps.setup import (
+    KEPT_EXPORTS,
     CompressionSetup,
     ExportSetup,
     GatewaySetup,
@@ -144,6 +145,14 @@ def live_options(function: _F) -> _F:
             metavar="N",
             help="Each N steps.",
         ),
+        click.option(
+            "--keep-exports",
+            type=click.IntRange(min=0),
+            default=KEPT_EXPORTS,
+            show_default=True,
+            metavar="N",
+            help="The newest N versions of each export stay; 0: all.",
+        ),
     )(function)
 
 
@@ -240,6 +249,7 @@ def training(run_dir: str, given: dict[str, Any]) -> Training | None:
         partition=given["partition"],
         snapshots=snapshots,
         exports=exports,
+        keep_exports=given["keep_exports"],
         compression=CompressionSetup(given["push"], given["pull"], given["error_feedback"]),
     )
     return Training(setup, given["exit_when_done"])
