@@ -75,6 +75,7 @@ class FileSet:
         self._numbers = count()
         #: Final name → temporary name.
         self._files: dict[str, str] = {}
+        self._has_journal = False
 
     @property
     def directory(self) -> LocalDirectory:
@@ -144,6 +145,7 @@ class FileSet:
             "remove": [name for name in remove if name not in self._files],
         }
         with self._directory.create(COMMIT_JOURNAL) as file:
+            self._has_journal = True
             file.write(json.dumps(journal).encode())
             file.commit()
         self._files = {}
@@ -158,11 +160,19 @@ class FileSet:
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self._files and self._has_journal:
+            # It may stand although its commit failed or was interrupted. Then it goes first: it
+            # must not outlive the files that it would put in the place of the old ones.
+            self._drop(COMMIT_JOURNAL)
+            self._directory.sync()
         for temporary in self._files.values():
-            found = self._directory.stat(temporary)
-            if found is not None:
-                self._directory.remove(found)
+            self._drop(temporary)
         self._files = {}
+
+    def _drop(self, name: str) -> None:
+        found = self._directory.stat(name)
+        if found is not None:
+            self._directory.remove(found)
 
 
 def finish_interrupted(

@@ -20,6 +20,8 @@ from ckpttool.storage.system import exists_error, fsync, raise_os_error, stat_of
 
 __all__ = ["LocalDirectory", "open_directory", "stat_path"]
 
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
 
 def stat_path(path: str) -> FileStat | None:
     """What a path that a *person* gave is; links are followed; None where nothing is.
@@ -70,7 +72,15 @@ class LocalDirectory:
 
     def scan(self) -> Iterator[FileStat]:
         try:
-            with os.scandir(self.descriptor) as entries:
+            # Through a descriptor of its own: one that is only duplicated shares its place in
+            # the listing, and two scans at once would divide the entries between them.
+            descriptor = os.open(".", _DIRECTORY, dir_fd=self.descriptor)
+        except FileNotFoundError:
+            return  # it was removed, and so was all that was in it
+        except OSError as error:
+            raise_os_error(error, f"cannot list {self._path}")
+        try:
+            with os.scandir(descriptor) as entries:
                 for entry in entries:
                     try:
                         yield stat_of(entry.name, entry.stat(follow_symlinks=False))
@@ -78,6 +88,8 @@ class LocalDirectory:
                         continue  # removed between the listing and the look
         except OSError as error:
             raise_os_error(error, f"cannot list {self._path}")
+        finally:
+            os.close(descriptor)
 
     def itself(self) -> FileStat:
         try:
@@ -133,7 +145,7 @@ class LocalDirectory:
         if opened.kind != "file":
             os.close(fd)
             self._refuse(name, opened.kind)
-        return LocalFile(fd, path, opened)
+        return LocalFile(fd, path, opened, self)
 
     def _refuse(self, name: str, kind: FileKind) -> NoReturn:
         path = self._join(name)
@@ -165,14 +177,14 @@ class LocalDirectory:
     def directory(self, name: str, *, create: bool = False) -> LocalDirectory:
         self._check(name)
         path = self._join(name)
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             if create:
                 try:
                     os.mkdir(name, dir_fd=self.descriptor)
                 except FileExistsError:
                     pass  # what it is, the open below finds out
-            return LocalDirectory(path, os.open(name, flags, dir_fd=self.descriptor))
+            descriptor = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=self.descriptor)
+            return LocalDirectory(path, descriptor)
         except OSError as error:
             if error.errno in {errno.ELOOP, errno.ENOTDIR}:
                 found = self.stat(name)
@@ -272,7 +284,7 @@ def open_directory(path: str) -> LocalDirectory:
         PermissionDeniedError, StorageError: as the system says.
     """
     try:
-        descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(path or ".", _DIRECTORY)
     except OSError as error:
         raise_os_error(error, f"cannot open the directory {path or '.'}")
     return LocalDirectory(path or ".", descriptor)

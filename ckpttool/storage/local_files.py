@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from stat import S_IMODE
 from types import TracebackType
@@ -24,17 +25,22 @@ OWN_PREFIX = ".ckpttool-"
 #: Bytes of one write. For larger ones Linux looks for memory in large blocks, and where
 #: that is in pieces a gigabyte takes a second instead of 0.4.
 _WRITE = 2**17
+#: What a file system says that has no hard links (FAT, many that are another machine's).
+_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
 class LocalFile:
     """A regular file opened read-only through its directory's descriptor."""
 
-    __slots__ = ("_fd", "_path", "_stat")
+    __slots__ = ("_directory", "_fd", "_path", "_stat")
 
-    def __init__(self, fd: int, path: str, stat: FileStat) -> None:
+    def __init__(
+        self, fd: int, path: str, stat: FileStat, directory: LocalDirectory | None = None
+    ) -> None:
         self._fd = fd
         self._path = path
         self._stat = stat
+        self._directory = directory
 
     @property
     def path(self) -> str:
@@ -81,7 +87,13 @@ class LocalFile:
         if now.st_nlink == 0 or (now.st_size, now.st_mtime_ns) != (before.size, before.mtime_ns):
             return True
         try:
-            named = os.lstat(self._path)
+            # In its directory while that is open: the path counts from a working directory
+            # that a program may leave.
+            where = self._directory
+            if where is None or where.descriptor < 0:
+                named = os.lstat(self._path)
+            else:
+                named = os.stat(before.name, dir_fd=where.descriptor, follow_symlinks=False)
         except OSError:
             return True
         return (named.st_ino, named.st_dev) != (before.inode, before.device)
@@ -152,14 +164,26 @@ class LocalNewFile:
                     self._directory.check_same(self._expected)
                 os.replace(self._temporary, self._name, src_dir_fd=where, dst_dir_fd=where)
             else:
-                os.link(self._temporary, self._name, src_dir_fd=where, dst_dir_fd=where)
-                os.unlink(self._temporary, dir_fd=where)
+                self._take_free_name(where)
             self._temporary = ""
             fsync(where)
         except FileExistsError:
             raise exists_error(self._path) from None
         except OSError as error:
             raise_os_error(error, f"cannot write {self._path}")
+
+    def _take_free_name(self, where: int) -> None:
+        """Take the name if nothing has it, at once where the file system has hard links."""
+        try:
+            os.link(self._temporary, self._name, src_dir_fd=where, dst_dir_fd=where)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            if self._directory.stat(self._name) is not None:
+                raise exists_error(self._path) from None
+            os.rename(self._temporary, self._name, src_dir_fd=where, dst_dir_fd=where)
+        else:
+            os.unlink(self._temporary, dir_fd=where)
 
     def _take_rights(self) -> None:
         """Take the owner and the mode of the file whose place this one takes, where it may."""

@@ -51,7 +51,7 @@ class DirectoryLock:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if self._is_current():
                     break
-                os.close(self._fd)  # its last holder removed it while we opened it
+                self._close()  # its last holder removed it while we opened it
             self.taken_over = self._note()
             os.ftruncate(self._fd, 0)
             self._say_who()

@@ -184,3 +184,30 @@ def test_what_a_killed_writer_left_half_written_is_removed(tmp_path):
     with open_directory(str(tmp_path)) as directory:
         assert not finish_interrupted(directory, ours)
     assert files(tmp_path) == OLD
+
+
+class Interrupted(LocalDirectory):
+    """Is interrupted just after the journal has its name: by a signal, or a disk that fails."""
+
+    def create(self, name, **options):
+        file = super().create(name, **options)
+        if name == COMMIT_JOURNAL:
+            commit = file.commit
+
+            def interrupted() -> None:
+                commit()
+                raise KeyboardInterrupt
+
+            file.commit = interrupted
+        return file
+
+
+def test_a_journal_does_not_outlive_the_files_that_it_speaks_of(tmp_path):
+    lay(tmp_path, OLD, STRANGER)
+    with open_directory(str(tmp_path)) as opened:
+        directory = Interrupted(str(tmp_path), os.dup(opened.descriptor))
+    with pytest.raises(KeyboardInterrupt):
+        replace_all(directory)
+    assert not finish_interrupted(directory, ours)
+    directory.close()
+    assert files(tmp_path) == OLD | STRANGER

@@ -111,6 +111,53 @@ def test_scan_gives_every_entry_once_whatever_its_name(directory, tmp_path):
     assert sorted(entry.name for entry in directory.scan()) == sorted(names)
 
 
+def test_two_scans_at_once_each_give_every_entry(directory, tmp_path):
+    names = {"a", *(f"file-{number}" for number in range(5000))}  # more than one read of the system
+    for name in names - {"a"}:
+        (tmp_path / name).touch()
+    outer, inner = directory.scan(), directory.scan()
+    first = next(outer).name
+    assert {entry.name for entry in inner} == names
+    assert [first, *(entry.name for entry in outer)].count(first) == 1
+    assert len({entry.name for entry in directory.scan()}) == len(names)
+
+
+def test_a_scan_of_a_directory_that_was_removed_gives_nothing(tmp_path):
+    (tmp_path / "gone").mkdir()
+    with open_directory(str(tmp_path / "gone")) as directory:
+        (tmp_path / "gone").rmdir()
+        assert list(directory.scan()) == []
+
+
+def test_a_file_is_the_same_from_another_working_directory(tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "a").write_bytes(b"0123456789")
+    monkeypatch.chdir(tmp_path)
+    with open_directory("run") as directory:
+        file = directory.open("a")
+        monkeypatch.chdir("/")
+        assert not file.changed()
+        (tmp_path / "run" / "a").rename(tmp_path / "run" / "b")
+        assert file.changed()
+        file.close()
+
+
+def test_a_file_system_without_hard_links_will_do(directory, tmp_path, monkeypatch):
+    def no_links(*_args: object, **_options: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", no_links)
+    with directory.create("b") as new:
+        new.write(b"hello")
+        new.commit()
+    assert (tmp_path / "b").read_bytes() == b"hello"
+    with pytest.raises(RefusedError), directory.create("c") as new:
+        (tmp_path / "c").write_bytes(b"came meanwhile")
+        new.commit()
+    assert (tmp_path / "c").read_bytes() == b"came meanwhile"
+    assert sorted(os.listdir(tmp_path)) == ["a", "b", "c"]
+
+
 def test_a_new_file_appears_at_commit_and_not_before(directory, tmp_path):
     with directory.create("b") as new:
         new.write(b"hello ")
