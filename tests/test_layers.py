@@ -58,6 +58,9 @@ THIRD_PARTY = {
     "ps": set[str](),
     "runtime": {"ml_dtypes", "numpy", "tensorflow", "tf_keras"},
     "gateway": {
+        "google",
+        "grpc",
+        "grpc_health",
         "h11",
         "prometheus_client",
         "starlette",

@@ -100,6 +100,7 @@ class GatewaySetup:
     Attributes:
         run_dir: absolute path of the run directory.
         bind: ``host:port`` of REST; port 0: any.
+        grpc: ``host:port`` of gRPC; None: it is not served.
         token_file: absolute path; None: no token is asked for.
         tls_certificate, tls_key: PEM files; both or none.
         client_ca: PEM file of who signs client certificates (mutual TLS).
@@ -108,6 +109,7 @@ class GatewaySetup:
 
     run_dir: str
     bind: str = "127.0.0.1:0"
+    grpc: str | None = None
     token_file: str | None = None
     tls_certificate: str | None = None
     tls_key: str | None = None

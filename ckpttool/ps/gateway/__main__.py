@@ -1,4 +1,7 @@
-"""``python -m ckpttool.ps.gateway JOB``: listen, say where on stdout, serve until SIGTERM."""
+"""``python -m ckpttool.ps.gateway JOB``: listen, say where on stdout, serve until SIGTERM.
+
+HTTP, and gRPC where it is asked for, in one loop: they have one service.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import signal
 import socket
 import ssl
 import sys
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -21,7 +25,7 @@ from ckpttool.errors import (
     UsageError,
 )
 from ckpttool.ps.cluster import Address, parse_address
-from ckpttool.ps.gateway.guard import HEAD_BYTES, Guard, PatientProtocol
+from ckpttool.ps.gateway.guard import CONNECTIONS, HEAD_BYTES, Guard, PatientProtocol
 from ckpttool.ps.gateway.metrics import Metrics
 from ckpttool.ps.gateway.rest import application
 from ckpttool.ps.gateway.service import Service
@@ -29,10 +33,11 @@ from ckpttool.ps.live_protocol import failure
 from ckpttool.ps.setup import GatewaySetup
 from ckpttool.storage.system import raise_os_error
 
+if TYPE_CHECKING:
+    from ckpttool.ps.gateway.rpc_server import RpcServer
+
 __all__ = ["main"]
 
-#: Connections at a time; one more is told to come again (503).
-_CONNECTIONS = 512
 _IDLE_SECONDS = 30
 _TOKEN_BYTES = 4096
 
@@ -52,7 +57,8 @@ def main() -> int:
 
 
 async def _serve(setup: GatewaySetup) -> None:
-    address = _allowed(parse_address(setup.bind, any_port=True), setup)
+    address = _allowed(setup.bind, setup)
+    rpc_address = None if setup.grpc is None else _allowed(setup.grpc, setup)
     token = None if setup.token_file is None else _token(setup.token_file)
     tls = {
         "ssl_certfile": setup.tls_certificate,
@@ -62,9 +68,10 @@ async def _serve(setup: GatewaySetup) -> None:
     }
     listening = _listen(address)
     service = Service(setup.run_dir, setup.max_age)
+    metrics = Metrics()
     try:
         config = uvicorn.Config(
-            Guard(application(service, Metrics()), token),
+            Guard(application(service, metrics), token),
             http=PatientProtocol,
             ws="none",
             lifespan="off",
@@ -72,7 +79,7 @@ async def _serve(setup: GatewaySetup) -> None:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=_CONNECTIONS,
+            limit_concurrency=CONNECTIONS,
             timeout_keep_alive=_IDLE_SECONDS,
             timeout_graceful_shutdown=1,
             h11_max_incomplete_event_size=HEAD_BYTES,
@@ -87,22 +94,49 @@ async def _serve(setup: GatewaySetup) -> None:
                 hint="give --tls-cert and --tls-key a certificate and its key, as PEM",
                 id="gateway-certificate",
             ) from None
+        rpc = None
+        if rpc_address is not None:
+            # Those who do not ask for it do not wait for grpc to be imported.
+            from ckpttool.ps.gateway.health import health
+            from ckpttool.ps.gateway.rpc import calls
+            from ckpttool.ps.gateway.rpc_server import RpcServer
+
+            handlers = [calls(service, metrics, token), health(service)]
+            rpc = RpcServer(rpc_address, setup, handlers)
+            await rpc.start()
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         scheme = "https" if setup.tls_certificate else "http"
-        _say({"rest": f"{scheme}://{shown}:{port}"})
-        await uvicorn.Server(config).serve(sockets=[listening])
+        said: dict[str, object] = {"rest": f"{scheme}://{shown}:{port}"}
+        _say(said if rpc is None else said | {"grpc": rpc.address})
+        await _Server(config, rpc).serve(sockets=[listening])
     finally:
         service.close()
 
 
-def _allowed(address: Address, setup: GatewaySetup) -> Address:
-    """Refuse to be reached from other machines without a token and TLS.
+class _Server(uvicorn.Server):
+    """The HTTP server, which takes the other one with it when it ends."""
+
+    def __init__(self, config: uvicorn.Config, rpc: RpcServer | None) -> None:
+        super().__init__(config)
+        self._rpc = rpc
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        both = [super().shutdown(sockets)]
+        if self._rpc is not None:
+            both.append(self._rpc.stop())
+        await asyncio.gather(*both)
+
+
+def _allowed(bind: str, setup: GatewaySetup) -> Address:
+    """An address to listen on; refuses to be reached from others without a token and TLS.
 
     Raises:
+        UsageError: id ``cluster-spec``: it is none.
         RefusedError: id ``gateway-open``.
         UsageError: id ``gateway-certificate``.
     """
+    address = parse_address(bind, any_port=True)
     if bool(setup.tls_certificate) != bool(setup.tls_key) or (
         setup.client_ca and not setup.tls_certificate
     ):
@@ -116,7 +150,7 @@ def _allowed(address: Address, setup: GatewaySetup) -> Address:
         return address
     missing = "--token-file" if setup.tls_certificate else "--tls-cert and --tls-key"
     raise RefusedError(
-        f"the gateway may not listen on {setup.bind}",
+        f"the gateway may not listen on {bind}",
         why="other machines reach it there, and could read the parameters or the token on the way",
         hint=f"add {missing}, or listen on 127.0.0.1",
         id="gateway-open",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+from collections.abc import Sequence
 from typing import Any
 
 import h11
@@ -14,17 +15,33 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["HEAD_BYTES", "OPEN_PATHS", "Guard", "PatientProtocol"]
+from ckpttool.errors import PermissionDeniedError
+from ckpttool.ps.live_protocol import failure
+
+__all__ = [
+    "ANSWER_SECONDS",
+    "CONNECTIONS",
+    "HEAD_BYTES",
+    "HEAD_SECONDS",
+    "OPEN_PATHS",
+    "Guard",
+    "PatientProtocol",
+    "is_token",
+    "refusal",
+]
+
+#: Connections at a time, and requests; one more is told to come again.
+CONNECTIONS = 512
 
 #: A request's line and headers; a name and an index are in it.
 HEAD_BYTES = 64 * 2**10
 #: What is answered without a token: nothing of it tells a parameter.
-OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/openapi.json"})
+OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/gateway.proto"})
 
 #: Seconds in which the head of a request has to come, once a connection is open,
-_HEAD_SECONDS = 10.0
+HEAD_SECONDS = 10.0
 #: and in which an answer has to be taken.
-_ANSWER_SECONDS = 3600.0
+ANSWER_SECONDS = 3600.0
 
 
 class PatientProtocol(H11Protocol):
@@ -48,7 +65,7 @@ class PatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _expect_head(self) -> None:
-        self._deadline = self.loop.call_later(_HEAD_SECONDS, self._give_up)
+        self._deadline = self.loop.call_later(HEAD_SECONDS, self._give_up)
 
     def _forget_deadline(self) -> None:
         if self._deadline is not None:
@@ -90,26 +107,34 @@ class Guard:
             await _refusal()(scope, receive, with_headers)
             return
         try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
+            async with asyncio.timeout(ANSWER_SECONDS):
                 await self._app(scope, receive, with_headers)
         except TimeoutError:
             pass  # uvicorn closes a connection whose answer is not complete
 
     def _is_allowed(self, scope: Scope) -> bool:
-        if self._token is None:
-            return True
         shown = [value for name, value in scope["headers"] if name == b"authorization"]
-        return len(shown) == 1 and hmac.compare_digest(shown[0], b"Bearer " + self._token)
+        return is_token(self._token, shown)
+
+
+def is_token(token: bytes | None, shown: Sequence[bytes]) -> bool:
+    """Whether the values of ``authorization`` in a request are the one that lets in."""
+    if token is None:
+        return True
+    return len(shown) == 1 and hmac.compare_digest(shown[0], b"Bearer " + token)
+
+
+def refusal() -> PermissionDeniedError:
+    """The error of a request without the token."""
+    return PermissionDeniedError(
+        "the gateway asks for its token",
+        why="the request has none, or another one",
+        hint="send the header Authorization: Bearer TOKEN; it is in the file token of the "
+        "run directory",
+        id="gateway-token",
+    )
 
 
 def _refusal() -> JSONResponse:
-    error = {
-        "kind": "PermissionDeniedError",
-        "code": 42,
-        "id": "gateway-token",
-        "message": "the gateway asks for its token",
-        "why": "the request has none, or another one",
-        "hint": "send the header Authorization: Bearer TOKEN; it is in the file token of the "
-        "run directory",
-    }
+    error = failure(refusal())["error"]
     return JSONResponse({"error": error}, 401, {"WWW-Authenticate": "Bearer"})

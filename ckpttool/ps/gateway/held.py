@@ -11,9 +11,9 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from ckpttool.errors import ChangedError, CkpttoolError, NotFoundError
 from ckpttool.model import Variable
@@ -28,6 +28,10 @@ __all__ = ["Held", "Shelf"]
 _UNUSED_SECONDS = 60.0
 #: and at most so many of them, whose disk space only comes free then.
 _MOST = 8
+#: Variables of each that are found without its index.
+_REMEMBERED = 4096
+
+_T = TypeVar("_T")
 
 
 class Held:
@@ -35,20 +39,20 @@ class Held:
 
     Attributes:
         record: what the training says of it (docs/architecture.md, ``snapshot``).
-        tag: what stands for it in an ETag.
+        tag: what readers call it by.
         used: when it was last read, by the monotonic clock.
-        listing: its variables as JSON, once somebody has asked.
     """
 
     def __init__(self, record: dict[str, Any], source: Source) -> None:
         self.record = record
         self.number = int(record["number"])
-        self.tag = f'"{self.number}-{record.get("step")}"'
+        self.tag = f"{self.number}-{record.get('step')}"
         self._source = source  # which is not for several threads at once
         self._lock = threading.Lock()
         self.used = time.monotonic()
-        self.listing: bytes | None = None
         self._closed = False
+        self._found: dict[str, Variable] = {}
+        self._forms: dict[object, Any] = {}
 
     @contextmanager
     def using(self) -> Iterator[Source]:
@@ -62,6 +66,25 @@ class Held:
                 raise _gone(self.tag)
             self.used = time.monotonic()
             yield self._source
+
+    def find(self, name: str) -> Variable:
+        """As ``Source.find``; what was asked for lately is remembered."""
+        variable = self._found.get(name)
+        if variable is None:
+            with self.using() as source:
+                variable = source.find(name)
+            if len(self._found) >= _REMEMBERED:
+                self._found.clear()
+            self._found[name] = variable
+        return variable
+
+    def form(self, write: Callable[[Held, Source], _T]) -> _T:
+        """What is said of it in some form, which is remembered; blocks the first time."""
+        made: _T | None = self._forms.get(write)
+        if made is None:
+            with self.using() as source:
+                made = self._forms[write] = write(self, source)
+        return made
 
     def pieces(self, variable: Variable, selection: Selection) -> Iterator[bytes]:
         """As ``Source.chunks``, for several threads at once."""

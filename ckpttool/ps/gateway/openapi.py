@@ -1,12 +1,14 @@
-"""The description of the HTTP interface that ``/openapi.json`` answers with."""
+"""The descriptions of both interfaces: ``/openapi.json``, ``/gateway.proto``."""
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from ckpttool.version import __version__
 
-__all__ = ["OPENAPI"]
+__all__ = ["OPENAPI", "proto"]
 
 _ERRORS: dict[str, Any] = {
     "default": {
@@ -110,6 +112,13 @@ OPENAPI: dict[str, Any] = {
         "/metrics": _get("Figures for Prometheus", {"description": "Text"}),
         "/healthz": _get("Whether the gateway runs", {"description": "It does"}, **_OPEN),
         "/readyz": _get("Whether the training answers", {"description": "It does"}, **_OPEN),
+        "/gateway.proto": _get("What is answered over gRPC", {"description": "proto3"}, **_OPEN),
         "/openapi.json": _get("This description", {"description": "OpenAPI 3.1"}, **_OPEN),
     },
 }
+
+
+@cache
+def proto() -> bytes:
+    """The schema of the gRPC interface."""
+    return Path(__file__).with_name("gateway.proto").read_bytes()

@@ -28,12 +28,15 @@ from ckpttool.errors import (
     UnsupportedError,
     UsageError,
 )
+from ckpttool.formats.elements import npy_descr
+from ckpttool.formats.npy import header
 from ckpttool.ps.gateway.held import Held
 from ckpttool.ps.gateway.metrics import Metrics
-from ckpttool.ps.gateway.openapi import OPENAPI
+from ckpttool.ps.gateway.openapi import OPENAPI, proto
 from ckpttool.ps.gateway.page import page
-from ckpttool.ps.gateway.service import Body, Service, sayable
+from ckpttool.ps.gateway.service import PIECE_BYTES, Body, Service, item_bytes, sayable
 from ckpttool.ps.live_protocol import failure
+from ckpttool.sources.base import Source
 from ckpttool.sources.selection import Index, parse_index
 
 __all__ = ["application"]
@@ -41,8 +44,6 @@ __all__ = ["application"]
 #: The JSON of a request.
 _BODY_BYTES = 16 * 2**10
 _BODY_SECONDS = 10.0
-#: Up to so many bytes an answer is sent as one.
-_SMALL_BYTES = 2**20
 _STRINGS = "application/x-ckpttool-strings"
 _NPY = "application/x-npy"
 _STATUS: tuple[tuple[type[CkpttoolError], int], ...] = (
@@ -67,34 +68,36 @@ class _Rest:
         return _json(await self._service.status())
 
     async def variables(self, request: Request) -> Response:
-        held = await self._service.pinned(request.headers.get("if-match"))
+        held = await self._service.pinned(_wanted(request))
         if _is_known(request, held):
             return _unchanged(held)
         with self._metrics.loading("list"):
-            body = await self._service.listing(held)
-        return Response(body, headers={"ETag": held.tag}, media_type="application/json")
+            body = await asyncio.to_thread(held.form, _listing)
+        return Response(body, headers={"ETag": _etag(held)}, media_type="application/json")
 
     async def values(self, request: Request) -> Response:
         asked = _query(request, "name", "index")
         if "name" not in asked:
             raise _wrong("a read names no variable", "the parameter name is missing")
         index: Index = parse_index(asked["index"]) if asked.get("index") else ()
-        held = await self._service.pinned(request.headers.get("if-match"))
+        held = await self._service.pinned(_wanted(request))
         if _is_known(request, held):
             return _unchanged(held)
         with self._metrics.loading("read"):
             body, data = await asyncio.to_thread(self._begin, held, asked["name"], index)
         self._metrics.served(body.rows, body.nbytes)
+        head = _npy_header(body)
         headers = {
-            "ETag": held.tag,
-            "Content-Length": str(body.nbytes),
+            "ETag": _etag(held),
+            "Content-Length": str(len(head) + body.nbytes),
             "Ckpttool-Dtype": body.variable.dtype,
         }
-        media = _STRINGS if body.variable.dtype == "string" else _NPY
+        media = _NPY if head else _STRINGS
         if data is not None:
-            return Response(data, headers=headers, media_type=media)
+            return Response(head + data, headers=headers, media_type=media)
 
         async def stream() -> AsyncIterator[bytes]:
+            yield head
             while (piece := await asyncio.to_thread(next, body.pieces, None)) is not None:
                 yield piece
 
@@ -102,12 +105,13 @@ class _Rest:
 
     def _begin(self, held: Held, name: str, index: Index) -> tuple[Body, bytes | None]:
         body = self._service.read(held, name, index)
-        return body, b"".join(body.pieces) if body.nbytes <= _SMALL_BYTES else None
+        return body, b"".join(body.pieces) if body.nbytes <= PIECE_BYTES else None
 
     async def snapshot(self, request: Request) -> Response:
         asked = await _object(request, "consistent")
         consistent = _flag(asked, "consistent")
-        return _json(await self._service.snapshot(consistent=consistent), 201)
+        held = await self._service.snapshot(consistent=consistent)
+        return _json(held.record, 201)
 
     async def export(self, request: Request) -> Response:
         asked = await _object(request, "to", "name", "wait")
@@ -135,6 +139,9 @@ class _Rest:
         except CkpttoolError:  # why is told to those who have the token
             return Response("the training does not answer\n", 503, media_type="text/plain")
         return Response("ready\n", media_type="text/plain")
+
+    async def proto(self, _: Request) -> Response:
+        return Response(proto(), media_type="text/plain")
 
     async def openapi(self, _: Request) -> Response:
         return JSONResponse(OPENAPI)
@@ -168,6 +175,7 @@ def application(service: Service, metrics: Metrics) -> Starlette:
         counted("/readyz", rest.ready),
         counted("/metrics", rest.metrics),
         counted("/openapi.json", rest.openapi),
+        counted("/gateway.proto", rest.proto),
         counted("/v1/status", rest.status),
         counted("/v1/variables", rest.variables),
         counted("/v1/values", rest.values),
@@ -202,13 +210,48 @@ async def _no_route(_: Request, error: Exception) -> Response:
     return answer
 
 
+def _etag(held: Held) -> str:
+    return f'"{held.tag}"'
+
+
+def _wanted(request: Request) -> str | None:
+    tag = request.headers.get("if-match")
+    return None if tag is None else tag.strip().removeprefix('"').removesuffix('"')
+
+
 def _is_known(request: Request, held: Held) -> bool:
     known = request.headers.get("if-none-match", "")
-    return held.tag in {one.strip() for one in known.split(",")}
+    return _etag(held) in {one.strip() for one in known.split(",")}
 
 
 def _unchanged(held: Held) -> Response:
-    return Response(status_code=304, headers={"ETag": held.tag})
+    return Response(status_code=304, headers={"ETag": _etag(held)})
+
+
+def _npy_header(body: Body) -> bytes:
+    """What stands before elements in a ``.npy``; nothing before strings."""
+    dtype = body.variable.dtype
+    if dtype == "string":
+        return b""
+    # NumPy has no type for bfloat16 and the like: they travel as bytes of that size.
+    return header(npy_descr(dtype) or f"|V{item_bytes(dtype)}", body.shape)
+
+
+def _listing(held: Held, source: Source) -> bytes:
+    """The variables of a snapshot."""
+    variables = [
+        {
+            "name": one.name,
+            "key": one.key,
+            "dtype": one.dtype,
+            "shape": one.shape,
+            "bytes": one.nbytes,
+            "kind": one.kind,
+        }
+        for one in source.variables()
+    ]
+    answer = {"snapshot": sayable(held.record), "style": source.style, "variables": variables}
+    return json.dumps(answer, allow_nan=False).encode()
 
 
 def _query(request: Request, *names: str) -> dict[str, str]:

@@ -7,24 +7,24 @@ One event loop; what blocks runs in threads. Values come from a snapshot that is
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from ckpttool.formats.dtypes import BY_NAME
-from ckpttool.formats.elements import npy_descr
-from ckpttool.formats.npy import header
 from ckpttool.model import Variable
 from ckpttool.ps.gateway.held import Held, Shelf
 from ckpttool.ps.live_client import LiveClient
 from ckpttool.sources.listed import selection_shape
 from ckpttool.sources.selection import Index, Selection
 
-__all__ = ["Body", "Service", "sayable"]
+__all__ = ["PIECE_BYTES", "Body", "Service", "item_bytes", "sayable"]
 
+#: So many bytes are sent at once.
+PIECE_BYTES = 2**20
 #: Seconds that a snapshot may take, and an export.
 _SNAPSHOT_SECONDS = 300.0
 _EXPORT_SECONDS = 6 * 3600.0
@@ -41,12 +41,14 @@ class Body:
 
     Attributes:
         variable: whose they are.
-        rows: positions along the first axis that were asked for; 1 of a scalar.
+        shape: of what was asked for.
+        rows: positions along the first axis of it; 1 of a scalar.
         nbytes: of ``pieces`` together.
-        pieces: ``.npy``; of strings, each behind its length (eight bytes, little-endian).
+        pieces: in C order, little-endian; of strings, each behind its length (eight bytes).
     """
 
     variable: Variable
+    shape: tuple[int, ...]
     rows: int
     nbytes: int
     pieces: Iterator[bytes]
@@ -98,19 +100,19 @@ class Service:
             held = self._new_enough()  # who waited gets what the first one brought
             return held or await self._refresh(max_age=self._max_age)
 
-    async def snapshot(self, *, consistent: bool | None) -> dict[str, Any]:
+    async def snapshot(self, *, consistent: bool | None) -> Held:
         """Make a new one; raises as ``current``."""
         async with self._refreshing:
-            return (await self._refresh(max_age=None, consistent=consistent)).record
+            return await self._refresh(max_age=None, consistent=consistent)
 
     async def pinned(self, tag: str | None) -> Held:
-        """The snapshot of that tag; a new enough one where there is no tag.
+        """The snapshot of that tag; a new enough one where there is none.
 
         Raises:
             ChangedError: id ``snapshot-gone``.
             CkpttoolError: as ``current``.
         """
-        return await self.current() if tag is None else self._shelf.tagged(tag)
+        return self._shelf.tagged(tag) if tag else await self.current()
 
     async def export(self, to: str, name: str, *, wait: bool) -> dict[str, Any]:
         """Have the training make an export, or make that of this name once more.
@@ -125,12 +127,6 @@ class Service:
 
         return await asyncio.to_thread(ask)
 
-    async def listing(self, held: Held) -> bytes:
-        """The variables of a snapshot, as JSON."""
-        if held.listing is None:
-            held.listing = await asyncio.to_thread(_listing, held)
-        return held.listing
-
     def read(self, held: Held, name: str, index: Index) -> Body:
         """Elements of a variable; blocks, and so do the pieces of its answer.
 
@@ -139,24 +135,15 @@ class Service:
             UsageError: id ``bad-index``.
             UnsupportedError, LimitError, CorruptError: as ``Source.chunks``.
         """
-        with held.using() as source:
-            variable = source.find(name)
+        variable = held.find(name)
         selection = Selection.of(selection_shape(variable), index, variable.name)
         rows = selection.axes[0].length if selection.axes else 1
         if variable.dtype == "string":
             return _strings(held, variable, selection, rows)
-        size = BY_NAME[variable.dtype].size if variable.dtype in BY_NAME else 0
         pieces = held.pieces(variable, selection)
         first = next(pieces, b"")  # what cannot be read is said before an answer begins
-        # NumPy has no type for bfloat16 and the like: they travel as bytes of that size.
-        descr = npy_descr(variable.dtype) or f"|V{size}"
-        head = header(descr, selection.result_shape)
-
-        def all_of_it() -> Iterator[bytes]:
-            yield head + first
-            yield from pieces
-
-        return Body(variable, rows, len(head) + selection.size * size, all_of_it())
+        nbytes = selection.size * item_bytes(variable.dtype)
+        return Body(variable, selection.result_shape, rows, nbytes, chain((first,), pieces))
 
     def close(self) -> None:
         """Close all snapshots and connections."""
@@ -192,26 +179,13 @@ def sayable(value: object) -> object:
     return value
 
 
-def _listing(held: Held) -> bytes:
-    with held.using() as source:
-        variables = [
-            {
-                "name": one.name,
-                "key": one.key,
-                "dtype": one.dtype,
-                "shape": one.shape,
-                "bytes": one.nbytes,
-                "kind": one.kind,
-            }
-            for one in source.variables()
-        ]
-        style = source.style
-    answer = {"snapshot": sayable(held.record), "style": style, "variables": variables}
-    return json.dumps(answer, allow_nan=False).encode()
+def item_bytes(dtype: str) -> int:
+    """Bytes of an element; 0 of what has no fixed size."""
+    return BY_NAME[dtype].size if dtype in BY_NAME else 0
 
 
 def _strings(held: Held, variable: Variable, selection: Selection, rows: int) -> Body:
     with held.using() as source:
         strings = source.strings(variable, selection)
     data = b"".join(len(one).to_bytes(8, "little") + one for one in strings)
-    return Body(variable, rows, len(data), iter((data,)))
+    return Body(variable, selection.result_shape, rows, len(data), iter((data,)))
