@@ -1,8 +1,10 @@
 """Look into, check and read TensorFlow checkpoints without TensorFlow.
 
 ``open(address)`` gives a checkpoint as a mapping of names to variables, ``latest`` the
-newest whole one of a run, ``verify`` checks one, ``plan_prune`` decides which ones of a run
-may go; every error is a ``CkpttoolError``. Nothing is imported before it is used.
+newest whole one of a run, ``verify`` checks one, ``diff`` compares two. ``write_checkpoint``
+makes one of arrays, ``convert`` what is served of one; ``plan_repartition``, ``plan_edit``,
+``plan_average``, ``plan_merge``, ``plan_copy`` and ``plan_prune`` give plans that can be looked
+at and applied. Every error is a ``CkpttoolError``. Nothing is imported before it is used.
 """
 
 from __future__ import annotations
@@ -39,11 +41,22 @@ if TYPE_CHECKING:
     )
     from ckpttool.limits import Limits
     from ckpttool.model import Finding, Shard, Variable, VariableSlice
+    from ckpttool.ops.convert import ConvertResult
+    from ckpttool.ops.convert_api import convert
     from ckpttool.ops.diff.run import diff
     from ckpttool.ops.latest import latest
     from ckpttool.ops.prune.api import plan_prune
+    from ckpttool.ops.rewrite.plan import RewritePlan
+    from ckpttool.ops.rewrite.run import RewriteResult
     from ckpttool.ops.verify import verify
     from ckpttool.ops.write import Pieces, write_checkpoint
+    from ckpttool.ops.writing import (
+        plan_average,
+        plan_copy,
+        plan_edit,
+        plan_merge,
+        plan_repartition,
+    )
 
 __all__ = [
     "CancelledError",
@@ -51,6 +64,7 @@ __all__ = [
     "Checkpoint",
     "CkpttoolError",
     "ConversionError",
+    "ConvertResult",
     "ConverterMissingError",
     "CorruptError",
     "Finding",
@@ -67,6 +81,8 @@ __all__ = [
     "Pieces",
     "RefusedError",
     "ResultDiffersError",
+    "RewritePlan",
+    "RewriteResult",
     "Shard",
     "StorageError",
     "UnsafeError",
@@ -75,10 +91,16 @@ __all__ = [
     "Variable",
     "VariableSlice",
     "__version__",
+    "convert",
     "diff",
     "latest",
     "open",
+    "plan_average",
+    "plan_copy",
+    "plan_edit",
+    "plan_merge",
     "plan_prune",
+    "plan_repartition",
     "verify",
     "write_checkpoint",
 ]
@@ -86,9 +108,17 @@ __all__ = [
 _HOMES = {
     "Checkpoint": "ckpttool.api",
     "open": "ckpttool.api",
+    "ConvertResult": "ckpttool.ops.convert",
+    "convert": "ckpttool.ops.convert_api",
     "diff": "ckpttool.ops.diff.run",
     "latest": "ckpttool.ops.latest",
     "plan_prune": "ckpttool.ops.prune.api",
+    "RewritePlan": "ckpttool.ops.rewrite.plan",
+    "RewriteResult": "ckpttool.ops.rewrite.run",
+    **dict.fromkeys(
+        ("plan_average", "plan_copy", "plan_edit", "plan_merge", "plan_repartition"),
+        "ckpttool.ops.writing",
+    ),
     "verify": "ckpttool.ops.verify",
     "Pieces": "ckpttool.ops.write",
     "write_checkpoint": "ckpttool.ops.write",

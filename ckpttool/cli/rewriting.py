@@ -167,7 +167,7 @@ def _apply(ctx: click.Context, param: click.Parameter, value: str | None) -> Non
     if value is None or ctx.resilient_parsing:
         return
     plan = load_plan(value, ctx.command.name or "")
-    require_directory(plan)
+    require_directory(plan.directory)
     ctx.meta[_PLAN] = plan
     name = ctx.info_name or ""
     with ctx.command.make_context(name, list(plan.arguments), parent=ctx.parent) as inner:

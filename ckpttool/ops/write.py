@@ -15,6 +15,7 @@ from ckpttool.formats.bundle_writer import encode_header
 from ckpttool.formats.object_graph import OBJECT_GRAPH_KEY, parse_object_graph
 from ckpttool.formats.saved_names import saved_under
 from ckpttool.limits import Limits, default_limits
+from ckpttool.ops.keywords import require_shards
 from ckpttool.ops.rewrite.destination import Destination
 from ckpttool.ops.rewrite.destination import destination as place_of
 from ckpttool.ops.rewrite.from_arrays import Pieces, array_content
@@ -79,7 +80,7 @@ def write_checkpoint(
         UnsupportedError: id ``dtype-not-representable``; id ``package-missing``.
         CorruptError: id ``object-graph-malformed``; with ``verify``, id ``written-wrong``.
         NotFoundError: id ``destination-directory``.
-        LimitError: ids ``limit-shards``, ``object-graph-too-large``.
+        LimitError: id ``object-graph-too-large``.
         ChangedError: id ``locked``: another ckpttool writes there.
         NoSpaceError, PermissionDeniedError, StorageError: as the system says.
 
@@ -94,12 +95,7 @@ def write_checkpoint(
     7 8.0
     """
     limits = limits or default_limits()
-    if shards < 1:
-        raise UsageError(
-            f"a checkpoint cannot have {shards} data files",
-            why="it has at least one",
-            hint="leave shards out for one",
-        )
+    require_shards(shards, limits)
     path = os.fsdecode(destination)
     where = _prefix(path)
     pending = finish_pending(path)
@@ -112,7 +108,7 @@ def write_checkpoint(
     tensors.sort(key=lambda tensor: tensor.key)
     bundle = Bundle(tensors, {}, encode_header(1), False, 1)
     if shards > 1:
-        place(bundle, by_bytes(min(shards, max(1, len(tensors)))), shards)
+        place(bundle, by_bytes(shards), shards)
     options = Options(overwrite=overwrite, verify=verify, progress=progress, limits=limits)
     return carry_out("arrays", bundle, where, (), options, notes=pending)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Any
 
 import click
 
@@ -10,15 +10,10 @@ from ckpttool.cli import options
 from ckpttool.cli.output import Output
 from ckpttool.cli.parameters import DURATION, SIZE
 from ckpttool.cli.views.convert import ConvertView, OffersView
-from ckpttool.conversion.request import QUANTIZATIONS, CheckSettings, Choice, Request, Settings
-from ckpttool.conversion.specs import parse_named_value, parse_port
-from ckpttool.ops.convert import convert, offers
+from ckpttool.conversion.request import QUANTIZATIONS
+from ckpttool.ops.convert import offers
+from ckpttool.ops.convert_api import convert
 from ckpttool.storage import stat_path
-
-if TYPE_CHECKING:
-    from ckpttool.conversion.request import Quantization
-    from ckpttool.model import Kind
-    from ckpttool.sources.base import NameStyle
 
 __all__ = ["command"]
 
@@ -72,7 +67,6 @@ def _list(ctx: click.Context, param: click.Parameter, value: bool) -> None:
 )
 @click.option(
     "--map",
-    "maps",
     multiple=True,
     type=click.Path(),
     metavar="FILE",
@@ -83,18 +77,16 @@ def _list(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     metavar="NAME",
     help="The attribute under which the checkpoint has the model.  [default: found]",
 )
-@click.option("--input", "inputs", multiple=True, metavar="SPEC", help="An input. Repeatable.")
-@click.option("--output", "outputs", multiple=True, metavar="SPEC", help="An output. Repeatable.")
+@click.option("--input", multiple=True, metavar="SPEC", help="An input. Repeatable.")
+@click.option("--output", multiple=True, metavar="SPEC", help="An output. Repeatable.")
 @click.option(
     "--signature",
-    "signatures",
     multiple=True,
     metavar="NAME",
     help="Only this signature. Repeatable.",
 )
 @click.option(
     "--freeze-input",
-    "freeze",
     multiple=True,
     metavar="NAME=VALUE",
     help="Make an input a constant. Repeatable.",
@@ -141,7 +133,6 @@ def _list(ctx: click.Context, param: click.Parameter, value: bool) -> None:
 @click.option("--no-check", is_flag=True, help="Do not prove the result.")
 @click.option(
     "--check",
-    "check_how",
     type=click.Choice(["run"]),
     help="Also run what is compared byte by byte (--like).",
 )
@@ -180,48 +171,12 @@ def _list(ctx: click.Context, param: click.Parameter, value: bool) -> None:
 @options.output(notes=True)
 def command(
     out: Output,
+    /,
     source: str,
     destination: str,
-    to: str,
-    graph: str | None,
-    model: str | None,
-    model_arg: tuple[str, ...],
-    like: str | None,
-    maps: tuple[str, ...],
-    root: str | None,
-    inputs: tuple[str, ...],
-    outputs: tuple[str, ...],
-    signatures: tuple[str, ...],
-    freeze: tuple[str, ...],
-    allow_training_graph: bool,
-    quantize: Quantization | None,
-    calibration: str | None,
-    io_dtype: Literal["int8", "uint8"] | None,
-    batch: int | None,
-    opset: int | None,
-    external_data: bool | None,
-    shard_bytes: int | None,
-    allow_flex: bool,
-    dtypes: Literal["error", "cast", "raw"],
-    naming: NameStyle,
-    include: tuple[str, ...],
-    exclude: tuple[str, ...],
-    regex: str | None,
-    kinds: tuple[Kind, ...],
-    no_check: bool,
-    check_how: str | None,
-    check_data: str | None,
-    tolerance: float | None,
-    require_check: bool,
-    check_only: bool,
-    report: str | None,
-    seed: int,
-    timeout: float | None,
-    memory: int | None,
-    log: str | None,
-    overwrite: bool,
     dry_run: bool,
     yes: bool,
+    **asked: Any,  # noqa: ANN401
 ) -> int:
     """Convert a checkpoint with its graph into what is served, and prove the result.
 
@@ -229,51 +184,10 @@ def command(
     or of SRC itself (a SavedModel, a Keras file, a frozen graph). TensorFlow runs in a
     process of its own; the result is moved into place whole, or not at all.
     """
-    request = Request(
-        source,
-        destination,
-        to,
-        graph=graph,
-        model=model,
-        model_args=tuple(parse_named_value("--model-arg", one) for one in model_arg),
-        like=like,
-        maps=maps,
-        root=root,
-        inputs=tuple(map(parse_port, inputs)),
-        outputs=tuple(map(parse_port, outputs)),
-        signatures=signatures,
-        freeze=tuple(parse_named_value("--freeze-input", one) for one in freeze),
-        allow_training_graph=allow_training_graph,
-        choice=Choice(naming, include, exclude, regex, kinds),
-        settings=Settings(
-            quantize,
-            calibration,
-            io_dtype,
-            batch,
-            opset,
-            external_data,
-            shard_bytes,
-            allow_flex,
-            dtypes,
-        ),
-        check=CheckSettings(
-            run=not no_check,
-            data=check_data,
-            tolerance=tolerance,
-            require=require_check,
-            only=check_only,
-            execute=check_how == "run",
-            report=report,
-            seed=seed,
-        ),
-        overwrite=overwrite,
-        seconds=timeout,
-        memory=memory,
-        log=log,
-    )
-    if overwrite and not dry_run and not yes and stat_path(destination) is not None:
+    if asked["overwrite"] and not dry_run and not yes and stat_path(destination) is not None:
         out.confirm(f"replace {destination}?")
-    result = convert(request, dry_run=dry_run, said=out.note)
+    asked["kind"], asked["names"] = asked.pop("kinds"), asked.pop("naming")
+    result = convert(source, destination, dry_run=dry_run, said=out.note, **asked)
     for note in result.notes:
         out.note(note)
     return out.show(ConvertView(result))

@@ -15,7 +15,15 @@ from ckpttool.errors import ChangedError, CorruptError, LimitError, NotFoundErro
 from ckpttool.ops.rewrite.tensors import Input
 from ckpttool.storage import open_directory, stat_path
 
-__all__ = ["SavedPlan", "load_plan", "require_directory", "require_unchanged", "save_plan"]
+__all__ = [
+    "SavedPlan",
+    "load_plan",
+    "require_directory",
+    "require_inputs",
+    "require_unchanged",
+    "save_plan",
+    "stale",
+]
 
 _SCHEMA = "ckpttool.plan/1"
 _BYTES = 1 * 2**30
@@ -118,35 +126,47 @@ def require_unchanged(plan: SavedPlan, now: Mapping[str, object], inputs: Sequen
     Raises:
         ChangedError: id ``plan-stale``.
     """
-    before = set(plan.inputs)
-    changed = sorted({one.path for one in before ^ set(inputs)})
-    if changed:
-        raise _stale(f"{changed[0]} has been changed, replaced or removed since")
+    require_inputs(plan.inputs, inputs)
     if json.loads(json.dumps(now)) != plan.result:
-        raise _stale("the same command would now do something else")
+        raise stale("the same command would now do something else")
 
 
-def require_directory(plan: SavedPlan) -> None:
-    """Check that relative paths of the plan mean what they meant.
+def require_inputs(before: Sequence[Input], now: Sequence[Input]) -> None:
+    """Check that what a plan read is what is there now.
+
+    Raises:
+        ChangedError: id ``plan-stale``.
+    """
+    changed = sorted({one.path for one in set(before) ^ set(now)})
+    if changed:
+        raise stale(f"{changed[0]} has been changed, replaced or removed since")
+
+
+def require_directory(directory: str) -> None:
+    """Check that relative paths of a plan mean what they meant.
+
+    Args:
+        directory: the working directory in which it was made.
 
     Raises:
         NotFoundError: the directory is gone.
         ChangedError: id ``plan-stale``: this is another working directory.
     """
-    there, here = stat_path(plan.directory), stat_path(".")
+    there, here = stat_path(directory), stat_path(".")
     if there is None:
-        raise NotFoundError(f"{plan.directory} is gone", why="the plan was made in it")
+        raise NotFoundError(f"{directory} is gone", why="the plan was made in it")
     assert here is not None, "there is a working directory"
     if (there.device, there.inode) != (here.device, here.inode):
         raise ChangedError(
             "the plan was made in another directory",
-            why=f"its relative paths are meant from {plan.directory}",
-            hint=f"cd {plan.directory} first",
+            why=f"its relative paths are meant from {directory}",
+            hint=f"cd {directory} first",
             id="plan-stale",
         )
 
 
-def _stale(why: str) -> ChangedError:
+def stale(why: str) -> ChangedError:
+    """The error of a plan that no longer holds."""
     return ChangedError(
         "the plan no longer holds",
         why=why,
