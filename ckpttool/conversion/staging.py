@@ -1,8 +1,9 @@
 """Where a result is made before it stands at its destination, whole.
 
 A directory of our own beside the destination, on the same file system: what is made there
-is moved at the end, companions first, the artefact itself last. A failure leaves nothing,
-a killed process a directory that the next conversion beside it removes. Knows no target.
+is moved at the end, companions first, the artefact itself last, and what belonged to the
+former one goes. A failure leaves nothing, a killed process a directory that the next
+conversion beside it removes. Errors name the destination, not this place. Knows no target.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from stat import S_ISREG
 from types import TracebackType
 from typing import Literal, Self
 
-from ckpttool.errors import ChangedError, NotFoundError, RefusedError, UsageError
+from ckpttool.errors import (
+    ChangedError,
+    CkpttoolError,
+    NotFoundError,
+    RefusedError,
+    UsageError,
+)
 from ckpttool.storage import FileStat, open_directory, stat_path
 from ckpttool.storage.exchange import exchange
 from ckpttool.storage.local import LocalDirectory
@@ -113,11 +120,14 @@ class Staging:
             names that begin with its own.
         scratch: the path of a directory for whatever else is needed meanwhile.
         replaced: names beside the artefact that are replaced whatever ``overwrite`` says.
+        outdated: names beside the artefact that go with what it replaces, unless the new
+            result has them too.
     """
 
     artefact: str
     scratch: str
     replaced: set[str]
+    outdated: set[str]
 
     def __init__(self, destination: str, *, overwrite: bool) -> None:
         self._folder, self._base = _split(destination)
@@ -125,6 +135,7 @@ class Staging:
         self._name = f"{_PREFIX}{os.urandom(6).hex()}"
         self._stack = ExitStack()
         self.replaced = set()
+        self.outdated = set()
 
     def __enter__(self) -> Self:
         with self._stack as stack:
@@ -148,7 +159,22 @@ class Staging:
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if isinstance(value, CkpttoolError):
+            self._name_destination(value)
         self._stack.close()
+
+    def _name_destination(self, error: CkpttoolError) -> None:
+        """Let an error name the path that a person gave: this place is gone when it is read."""
+        made = os.path.join(os.path.dirname(self.artefact), "")
+        shown = "" if self._folder == "." else os.path.join(self._folder, "")
+        names = {
+            os.path.abspath(made) + os.sep: os.path.join(os.path.abspath(self._folder), ""),
+            made: shown,
+        }
+        for place, own in names.items():
+            error.what = error.what.replace(place, own)
+            error.why = error.why.replace(place, own)
+            error.hint = error.hint.replace(place, own)
 
     def _remove(self) -> None:
         shutil.rmtree(os.path.join(self._folder, self._name), ignore_errors=True)
@@ -184,6 +210,10 @@ class Staging:
             entries = sorted(made.scan(), key=lambda entry: entry.name == self._base)
             for entry in entries:  # the artefact comes last
                 self._place(made, entry)
+            for name in self.outdated - {entry.name for entry in entries}:
+                former = self._directory.stat(name)
+                if former is not None:
+                    self._directory.remove(former)
             self._directory.sync()
 
     def _place(self, made: LocalDirectory, entry: FileStat) -> None:

@@ -8,21 +8,14 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ckpttool.conversion.check import (
-    CheckResult,
-    check,
-    not_run,
-    require_agreement,
-    require_proof,
-)
-from ckpttool.conversion.child import Bounds, RunTask, last_lines, run_task
-from ckpttool.conversion.job import Job, Made, Origin
+from ckpttool.conversion.check import CheckResult, not_run, require_agreement, require_proof
+from ckpttool.conversion.child import RunTask, run_task
+from ckpttool.conversion.former import companions
+from ckpttool.conversion.job import Made, Origin
 from ckpttool.conversion.origin import find_origin
 from ckpttool.conversion.ports import Signature
 from ckpttool.conversion.report import (
@@ -46,14 +39,12 @@ from ckpttool.conversion.targets import (
     require_no_choice,
     require_settings,
 )
-from ckpttool.conversion.wire import decode, encode, plain
-from ckpttool.errors import ConversionError, LimitError, NotFoundError, RefusedError
+from ckpttool.errors import NotFoundError, RefusedError, UsageError
 from ckpttool.limits import Limits, default_limits
+from ckpttool.ops.convert_child import Work, kept_log, run_too
 from ckpttool.storage import stat_path
 
 __all__ = ["ConvertResult", "Offer", "convert", "offers"]
-
-_TASK = "ckpttool.conversion.worker.convert"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +130,7 @@ def convert(
     dry_run: bool = False,
     limits: Limits | None = None,
     said: Callable[[str], None] | None = None,
+    replacing: Callable[[], None] | None = None,
     run: RunTask = run_task,
 ) -> ConvertResult:
     """Convert, check, and move the result into its place.
@@ -148,6 +140,8 @@ def convert(
         dry_run: find out all that can be known without TensorFlow, and write nothing.
         limits: bounds on what files may claim, and on the child.
         said: told the last lines of the child's log when it fails.
+        replacing: called before the work where a former result is to be replaced, after all
+            that would refuse it; may raise.
         run: what runs a task in a child.
 
     Raises:
@@ -165,6 +159,8 @@ def convert(
     request = replace(request, target=target.name)
     require_settings(target, request.settings)
     require_agreement(request.check)
+    if request.check.only and (request.overwrite or dry_run):
+        raise _only_looks("--overwrite" if request.overwrite else "--dry-run")
     if request.like is None or request.check.execute:
         require_installed(f"--to {target.name}", target.needs)
     report = report_path(request, target)
@@ -174,13 +170,17 @@ def convert(
         return _check_only(request, target, limits, said, run)
     _require_other(request)
     if target.form == "prefix":
-        return _checkpoint(request, target, limits, dry_run=dry_run)
+        return _checkpoint(request, target, limits, replacing, dry_run=dry_run)
     form: Literal["file", "directory"] = "directory" if target.form == "directory" else "file"
     require_free(request.destination, form, target.marks, overwrite=request.overwrite)
     origin = _origin(request, target, limits)
     if dry_run:
         return _result(request, origin, not_run("this is a plan"))
+    outdated = companions(request.destination, target, limits) if request.overwrite else set()
+    if replacing is not None and stat_path(request.destination) is not None:
+        replacing()
     with Staging(request.destination, overwrite=request.overwrite) as staging:
+        staging.outdated |= outdated
         if origin.kind == "values":
             from ckpttool.ops.convert_weights import write_weights
 
@@ -190,11 +190,11 @@ def convert(
 
             made, checked = refresh(request, origin, staging.artefact, limits)
             if request.check.execute and checked.state == "passed":
-                with _log(request.log, said) as log:
-                    checked = _run_too(request, target, checked, made, staging, log, limits, run)
+                with kept_log(request.log, said) as log:
+                    checked = run_too(request, target, checked, made, staging, log, limits, run)
         else:
-            with _log(request.log, said) as log:
-                work = _Work(request, target, origin, staging.scratch, log, limits, run)
+            with kept_log(request.log, said) as log:
+                work = Work(request, target, origin, staging.scratch, log, limits, run)
                 made = work.made(staging.artefact)
                 checked = work.checked(made, staging.artefact)
         outputs = staging.outputs
@@ -230,41 +230,19 @@ def _origin(request: Request, target: Target, limits: Limits) -> Origin:
     return find_origin(request, limits)
 
 
-def _run_too(
+def _checkpoint(
     request: Request,
     target: Target,
-    proven: CheckResult,
-    made: Made,
-    staging: Staging,
-    log: str,
     limits: Limits,
-    run: RunTask,
-) -> CheckResult:
-    """Run a result whose values are proven already: TensorFlow loads it, and it computes.
-
-    There is no original to run; what its own functions and its signatures compute is compared.
-    """
-    settings = replace(request.check, only=True)
-    alone = replace(request, source=staging.artefact, like=None, maps=(), check=settings)
-    origin = find_origin(alone, limits)
-    work = _Work(alone, target, origin, staging.scratch, log, limits, run)
-    again = work.made(staging.artefact)
-    ran = work.checked(again, staging.artefact)
-    made.seconds["run"] = round(sum(again.seconds.values()), 3)
-    if ran.state == "failed":
-        return ran
-    said = (f"it was not run: {ran.why}",) if ran.state == "not_run" else ()
-    return replace(proven, metrics=ran.metrics, notes=(*said, *ran.notes), versions=ran.versions)
-
-
-def _checkpoint(
-    request: Request, target: Target, limits: Limits, *, dry_run: bool
+    replacing: Callable[[], None] | None,
+    *,
+    dry_run: bool,
 ) -> ConvertResult:
     """What ends as several files of one prefix has a way of its own into its place."""
     from ckpttool.ops.convert_checkpoint import write_checkpoint
 
     origin = _origin(request, target, limits)
-    made, checked, outputs = write_checkpoint(request, target, limits, dry_run=dry_run)
+    made, checked, outputs = write_checkpoint(request, target, limits, replacing, dry_run=dry_run)
     report = request.check.report
     if report is not None and not dry_run:
         files = [(one.path, one.path) for one in outputs]
@@ -289,9 +267,9 @@ def _check_only(
     origin = _origin(request, target, limits)
     with (
         tempfile.TemporaryDirectory(prefix="ckpttool-check-") as folder,
-        _log(request.log, said) as log,
+        kept_log(request.log, said) as log,
     ):
-        work = _Work(request, target, origin, folder, log, limits, run)
+        work = Work(request, target, origin, folder, log, limits, run)
         made = work.made(request.destination)
         checked = work.checked(made, request.destination)
     outputs = tuple(
@@ -304,78 +282,6 @@ def _check_only(
     if checked.state == "not_run":
         require_proof(checked, request, target)
     return _result(request, origin, checked, made, outputs, report)
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """The children of one conversion."""
-
-    request: Request
-    target: Target
-    origin: Origin
-    folder: str
-    log: str
-    limits: Limits
-    run: RunTask
-
-    @property
-    def _bounds(self) -> Bounds:
-        return Bounds.of(self.limits, self.request.seconds, self.request.memory)
-
-    def made(self, artefact: str) -> Made:
-        """Let the child convert, or only record the reference."""
-        cases = None
-        if self.request.check.run and self.target.runs:
-            cases = os.path.join(self.folder, "cases")
-            os.mkdir(cases)
-        job = Job(self.request, self.origin, artefact, cases)
-        value = self.run(_TASK, _fields(job), folder=self.folder, log=self.log, bounds=self._bounds)
-        return decode(Made, encode(value))
-
-    def checked(self, made: Made, path: str) -> CheckResult:
-        """Run the result and compare."""
-        if not self.request.check.run:
-            return not_run("no check was asked for")
-        if not self.target.runs:  # values only: the child has read them back
-            return CheckResult("passed", "bytes")
-        started = time.monotonic()
-        found = check(
-            self.request,
-            self.target,
-            made,
-            path,
-            self.folder,
-            log=self.log,
-            bounds=self._bounds,
-            run=self.run,
-        )
-        made.seconds["check"] = round(time.monotonic() - started, 3)
-        return found
-
-
-def _fields(job: Job) -> dict[str, object]:
-    return plain(job)  # type: ignore[return-value]
-
-
-@contextmanager
-def _log(path: str | None, said: Callable[[str], None] | None) -> Iterator[str]:
-    """A file for what the child prints; kept where it was asked for, and on failure."""
-    keep = path is not None
-    if path is None:
-        descriptor, path = tempfile.mkstemp(prefix="ckpttool-convert-", suffix=".log")
-        os.close(descriptor)
-    try:
-        yield path
-    except (ConversionError, LimitError):
-        keep = True
-        if said is not None:
-            for line in last_lines(path):
-                said(line)
-        raise
-    finally:
-        if not keep:
-            with suppress(FileNotFoundError):  # whoever tidies the system's temporary files
-                os.unlink(path)
 
 
 def _result(
@@ -399,6 +305,15 @@ def _result(
         origin.warnings if made is None else (*made.warnings, *check.notes),
         origin.notes,
         {} if made is None else made.seconds,
+    )
+
+
+def _only_looks(option: str) -> UsageError:
+    return UsageError(
+        f"--check-only and {option} do not go together",
+        why="nothing is written where only a check is asked for",
+        hint="leave one of them out",
+        id="options-contradict",
     )
 
 

@@ -35,6 +35,8 @@ from ckpttool.sources.v2 import BundleSource
 from ckpttool.storage import open_directory
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ckpttool.conversion.request import Request
     from ckpttool.conversion.targets import Target
     from ckpttool.limits import Limits
@@ -48,11 +50,17 @@ _NAMED = 5
 
 
 def write_checkpoint(
-    request: Request, target: Target, limits: Limits, *, dry_run: bool
+    request: Request,
+    target: Target,
+    limits: Limits,
+    replacing: Callable[[], None] | None,
+    *,
+    dry_run: bool,
 ) -> tuple[Made, CheckResult, tuple[Output, ...]]:
     """Write a checkpoint of all variables of a source; with ``dry_run`` only find out.
 
     A V2 checkpoint keeps its keys, whatever names are asked for: its object graph holds them.
+    ``replacing`` is called before one that is there is replaced.
 
     Raises:
         UsageError: id ``target-setting``: variables are chosen; id ``destination-form``: a
@@ -69,12 +77,14 @@ def write_checkpoint(
         where = destination(request.destination, prefix_of(found))
         _require_no_saved_model(request, where)
         with open_directory(where.directory) as directory:
-            in_the_way(directory, where.prefix, overwrite=request.overwrite)
+            old = in_the_way(directory, where.prefix, overwrite=request.overwrite)
         source = stack.enter_context(open_resolved(found, limits))
         bundle = bundle_from(source, request.choice.names)
         facts: dict[str, object] = {"variables": bundle.variables}
         if dry_run:
             return Made((), tuple(pending), facts=facts), not_run("this is a plan"), ()
+        if old and replacing is not None:
+            replacing()
         graph = _graph(found, stack)
         staging = stack.enter_context(Staging(where.location, overwrite=request.overwrite))
         folder, prefix = os.path.split(staging.artefact)

@@ -162,7 +162,7 @@ def refresh(
             inputs += tuple(_copy(old, made, ()))
         with made.directory(_VARIABLES, create=True) as place:
             write_bundle(bundle, place, _VARIABLES, check=True)
-            warnings += _renew_fingerprint(made, place)
+            warnings += _renew_fingerprint(origin.graph, made, place)
         require_same(inputs)
         written = time.monotonic()
         seconds = {"write": round(written - started, 3)}
@@ -257,8 +257,8 @@ def _copy(old: LocalDirectory, new: LocalDirectory, inside: tuple[str, ...]) -> 
     return copied
 
 
-def _renew_fingerprint(made: LocalDirectory, variables: LocalDirectory) -> list[str]:
-    """Make the fingerprint that was copied true of the new index."""
+def _renew_fingerprint(export: str, made: LocalDirectory, variables: LocalDirectory) -> list[str]:
+    """Make the fingerprint that was copied from the export true of the new index."""
     found = made.stat(FINGERPRINT)
     if found is None:
         return []
@@ -270,7 +270,9 @@ def _renew_fingerprint(made: LocalDirectory, variables: LocalDirectory) -> list[
     from ckpttool.formats.farmhash import fingerprint64
 
     with closing(made.open(FINGERPRINT)) as file:
-        data = patch_checkpoint_hash(file.pread(0, file.stat.size), file.path, fingerprint64(index))
+        data = file.pread(0, file.stat.size)
+    # What is wrong with it is wrong with the export's, of which it is a copy.
+    data = patch_checkpoint_hash(data, os.path.join(export, FINGERPRINT), fingerprint64(index))
     with made.create(FINGERPRINT, overwrite=True) as copy:
         copy.write(data)
         copy.commit()

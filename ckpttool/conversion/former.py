@@ -1,0 +1,53 @@
+"""What belongs to a former result beside it, and goes when that is replaced.
+
+Its report, which would be about another file, and the weights that an ONNX model had beside
+it. Only what is proven to be of it: anything else of such a name is somebody's.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+
+from ckpttool.conversion.report import REPORT_ENDING, is_report
+from ckpttool.conversion.targets import Target
+from ckpttool.errors import CkpttoolError
+from ckpttool.formats.long_message import FileBytes
+from ckpttool.formats.onnx import read_model
+from ckpttool.limits import Limits
+from ckpttool.storage import open_directory, stat_path
+
+__all__ = ["WEIGHTS_ENDING", "companions"]
+
+#: What is put behind the name of an ONNX model for the file with its weights.
+WEIGHTS_ENDING = ".data"
+
+
+def companions(destination: str, target: Target, limits: Limits) -> set[str]:
+    """The names beside a destination that belong to what stands there now.
+
+    Args:
+        destination: the path of the former result, or of none.
+        target: the kind of it.
+        limits: bounds on what it may claim.
+    """
+    destination = destination.rstrip("/")
+    found = set()
+    if stat_path(destination) is not None:
+        if is_report(destination + REPORT_ENDING):
+            found.add(os.path.basename(destination + REPORT_ENDING))
+        if target.name == "onnx" and _names_weights(destination, limits):
+            found.add(os.path.basename(destination + WEIGHTS_ENDING))
+    return found
+
+
+def _names_weights(path: str, limits: Limits) -> bool:
+    """Whether a model says that weights lie in the file beside it; not where it is no model."""
+    folder, name = os.path.split(path)
+    try:
+        with open_directory(folder or ".") as directory, closing(directory.open(name)) as file:
+            tensors = read_model(FileBytes(file), limits).tensors
+    except CkpttoolError:
+        return False
+    wanted = f"{name}{WEIGHTS_ENDING}"
+    return any(one.external is not None and one.external.location == wanted for one in tensors)
