@@ -43,6 +43,8 @@ _FILES = {
 }
 _GRAPH_OPTIONS = ("--model", "--graph", "--like")
 _LOG_TAIL = 4096
+#: What follows the reason in an error as the command prints it.
+_NEXT = "\n  next: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,9 +284,13 @@ def _last_words(log: str, start: int) -> str:
     with open(log, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(start, size - _LOG_TAIL))
-        lines = file.read().decode("utf-8", "replace").splitlines()
-    errors = [line for line in lines if "rror" in line]
-    return (errors or lines or [""])[-1][:500]
+        said = file.read().decode("utf-8", "replace")
+    _, found, error = said.rpartition("error: ")
+    if not found:
+        return said.strip().rpartition("\n")[2][:500]
+    what, _, more = error.partition("\n")
+    _, found, why = more.partition("  why: ")
+    return f"{what}: {why.partition(_NEXT)[0].strip()}"[:500] if found else what[:500]
 
 
 def _of_code(code: int) -> str:
