@@ -14,7 +14,7 @@ from typing import Literal
 
 from ckpttool.errors import CkpttoolError
 from ckpttool.sources.filenames import STATE_FILE, index_name, join
-from ckpttool.sources.v1_files import v1_prefix
+from ckpttool.sources.v1_files import V1Prefixes
 from ckpttool.storage import Directory, open_directory, stat_path
 
 __all__ = ["Located", "Lost", "StatePaths", "Version", "version_at"]
@@ -79,8 +79,10 @@ class StatePaths:
         self._state_name = state_name
         here = stat_path(directory.path or ".")
         self._identity = None if here is None else (here.device, here.inode)
+        self._v1 = V1Prefixes()
         # State files of a thousand absolute paths have one directory.
         self._last: tuple[str, bool | None] = ("", True)
+        self._elsewhere = ("", V1Prefixes())
 
     def find(self, stored: str) -> Located | Lost:
         """The checkpoint that ``stored`` means; never raises for what the text says."""
@@ -105,7 +107,7 @@ class StatePaths:
             inside = self._is_own(path)
             if inside and (version := self._own_version(base)):
                 return Located(self._directory.path, base, version, how, own=True)
-            if inside is False and (version := _version_in(path, base)):
+            if inside is False and (version := self._version_in(path, base)):
                 found = Located(path, base, version, how, own=False)
                 if self._is_below(path):
                     return found
@@ -121,7 +123,10 @@ class StatePaths:
     def _lost(self, stored: str, base: str) -> Lost:
         if stored == self._state_name:
             return Lost("the state file itself, not a checkpoint", foreign=True)
-        target = stat_path(os.path.join(self._directory.path, stored))
+        try:
+            target = stat_path(os.path.join(self._directory.path, stored))
+        except CkpttoolError as error:
+            return Lost(f"out of reach ({error.why}), and nothing of that name is here")
         if target is not None and target.kind == "directory":
             return Lost("a directory, not a checkpoint", foreign=True)
         if base == stored:
@@ -129,12 +134,29 @@ class StatePaths:
         return Lost("not there, nor anything of that name in the state file's directory")
 
     def _own_version(self, base: str) -> Version | None:
-        return version_at(self._directory, base, self._state_name)
+        return version_at(self._directory, base, self._state_name, self._v1)
+
+    def _version_in(self, path: str, base: str) -> Version | None:
+        """As `version_at`, of another directory."""
+        try:
+            directory = open_directory(path)
+        except CkpttoolError:
+            return None
+        with directory:
+            if self._elsewhere[0] != path:
+                self._elsewhere = path, V1Prefixes()
+            return version_at(directory, base, v1=self._elsewhere[1])
 
     def _is_own(self, path: str) -> bool | None:
-        """Whether this is the state file's directory; None where nothing is there."""
+        """Whether this is the state file's directory; None where none is there, or in reach.
+
+        Training ran as another user, perhaps, in a home of which nothing may be seen.
+        """
         if self._last[0] != path:
-            there = stat_path(path)
+            try:
+                there = stat_path(path)
+            except CkpttoolError:
+                there = None
             self._last = (
                 path,
                 None
@@ -149,28 +171,23 @@ class StatePaths:
         return os.path.commonpath((own, os.path.realpath(path))) == own
 
 
-def version_at(directory: Directory, base: str, state_name: str = STATE_FILE) -> Version | None:
+def version_at(
+    directory: Directory,
+    base: str,
+    state_name: str = STATE_FILE,
+    v1: V1Prefixes | None = None,
+) -> Version | None:
     """Which kind of checkpoint a prefix of a directory is; None where there is none.
 
     A V2 checkpoint is known by its index's name, whatever is in it. A V1 checkpoint is a
-    table named by the prefix itself, or one of several shards.
+    table named by the prefix itself, or one of several shards; ``v1`` is what is known of
+    those of the directory already.
     """
     try:
         if directory.stat(index_name(base)) is not None:
             return "v2"
         if base == state_name:
             return None
-        if v1_prefix(directory, base) == base:
-            return "v1"
+        return "v1" if (v1 or V1Prefixes()).has(directory, base) else None
     except CkpttoolError:
         return None  # not to be looked at: too long a name, a link, no permission
-    return None
-
-
-def _version_in(path: str, base: str) -> Version | None:
-    try:
-        directory = open_directory(path)
-    except CkpttoolError:
-        return None
-    with directory:
-        return version_at(directory, base)

@@ -7,16 +7,16 @@ they stand for are compared with those that are there.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from itertools import islice
 
 from ckpttool.errors import CkpttoolError, NotFoundError
 from ckpttool.formats.sniff import sniff_file
 from ckpttool.sources.filenames import join, v1_pattern, v1_shard
 from ckpttool.sources.shard_files import MISSING_NAMED
-from ckpttool.storage import Directory
+from ckpttool.storage import Directory, FileStat
 
-__all__ = ["is_v1", "missing_files", "v1_files", "v1_prefix"]
+__all__ = ["V1Prefixes", "is_v1", "missing_files", "v1_files", "v1_prefix"]
 
 
 def v1_files(directory: Directory, prefix: str) -> dict[int, str]:
@@ -76,14 +76,51 @@ def _newest(directory: Directory, base: str) -> dict[str, int]:
     """The sharded checkpoints of a prefix, and when each was last written to."""
     found: dict[str, int] = {}
     try:
-        for stat in directory.scan():
-            other = v1_shard(stat.name) if "-of-" in stat.name else None
-            if other and other[0] == base and other[1] is not None and is_v1(directory, stat.name):
-                pattern = v1_pattern(base, other[2])
+        for stat, prefix, pattern in _shards(directory):
+            if prefix == base and is_v1(directory, stat.name):
                 found[pattern] = max(stat.mtime_ns, found.get(pattern, 0))
     except CkpttoolError:
         pass  # it cannot be listed, which is said where nothing else is found either
     return found
+
+
+def _shards(directory: Directory) -> Iterator[tuple[FileStat, str, str]]:
+    """What is named like one of several files, its prefix, and how that is spelled."""
+    for stat in directory.scan():
+        shard = v1_shard(stat.name) if "-of-" in stat.name else None
+        if shard and shard[1] is not None:
+            yield stat, shard[0], v1_pattern(shard[0], shard[2])
+
+
+class V1Prefixes:
+    """Which prefixes, as a state file spells them, are V1 checkpoints of one directory.
+
+    A state file may have a hundred thousand; the directory is listed once at most.
+    """
+
+    def __init__(self) -> None:
+        self._shards: dict[str, list[str]] | None = None
+        self._known: dict[str, bool] = {}
+
+    def has(self, directory: Directory, prefix: str) -> bool:
+        """Whether this is one; the directory is the same each time.
+
+        Raises:
+            StorageError, PermissionDeniedError: the directory cannot be listed.
+        """
+        shard = v1_shard(prefix)
+        if shard is None:
+            return is_v1(directory, prefix)
+        if shard[1] is not None:
+            return False  # one file of several is spelled as they all are
+        if self._shards is None:
+            self._shards = {}
+            for stat, _, pattern in _shards(directory):
+                self._shards.setdefault(pattern, []).append(stat.name)
+        if prefix not in self._known:
+            names = self._shards.get(prefix, ())
+            self._known[prefix] = any(is_v1(directory, name) for name in names)
+        return self._known[prefix]
 
 
 def is_v1(directory: Directory, name: str) -> bool:

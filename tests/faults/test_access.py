@@ -144,3 +144,20 @@ def test_a_directory_that_may_not_be_written_to_is_no_matter(folder: Path) -> No
     (folder / "run").chmod(0o555)
     for argv in (["verify", str(prefix)], ["load", str(prefix), "v0"]):
         assert run(folder, *argv).returncode == 0
+
+
+def test_a_state_file_that_names_the_home_of_another_user_is_one_of_a_moved_run(
+    folder: Path,
+) -> None:
+    """D10: trained as root, in a container perhaps, and copied for somebody else."""
+    prefix = write(folder / "run")
+    write(folder / "home")
+    (folder / "home").chmod(0o700)
+    state = folder / "run" / "checkpoint"
+    for stored in ("m", "gone"):
+        state.write_text(f'model_checkpoint_path: "{folder}/home/inside/{stored}"\n')
+        done = run(folder, "list", str(folder / "run"))
+        assert done.returncode == 0, done.stderr
+        assert "v0" in done.stdout
+    state.write_text(f'model_checkpoint_path: "{folder}/home/inside/m"\n')
+    assert run(folder, "latest", str(folder / "run")).stdout.strip() == str(prefix)

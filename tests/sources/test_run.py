@@ -11,6 +11,7 @@ from ckpttool.limits import Limits
 from ckpttool.sources.run import Run, ShardFile, read_run, read_state_file
 from ckpttool.sources.state_paths import Located, Lost
 from ckpttool.storage import FileStat, open_directory
+from ckpttool.storage.local import LocalDirectory
 from tests.support.saved import save, write_state
 
 
@@ -184,6 +185,25 @@ def test_many_files_in_linear_time(tmp_path: Path) -> None:
     assert len(run.checkpoints) == 10_000
     assert run.checkpoints[-1].latest
     assert [item.listed for item in run.checkpoints] == list(range(10_000))
+
+
+@pytest.mark.parametrize("name", ["gone-{}", "gone-{}-?????-of-00002", "/gone/{}-?????-of-00002"])
+def test_a_state_file_of_many_paths_lists_its_directory_once(tmp_path: Path, name: str) -> None:
+    write_state(tmp_path, "gone", [name.format(number) for number in range(100)])
+    scans = 0
+
+    class Counting(LocalDirectory):
+        def scan(self):
+            nonlocal scans
+            scans += 1
+            return super().scan()
+
+    with open_directory(str(tmp_path)) as opened:
+        directory = Counting(str(tmp_path), os.dup(opened.descriptor))
+    run = read_run(directory, Limits())
+    directory.close()
+    assert all(isinstance(item.found, Lost) for item in run.listed)
+    assert scans <= 2  # of its files, and at most once more for those of V1
 
 
 # The state file -----------------------------------------------------------------------

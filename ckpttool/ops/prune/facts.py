@@ -10,7 +10,7 @@ import os
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
-from ckpttool.errors import RefusedError
+from ckpttool.errors import CkpttoolError, RefusedError
 from ckpttool.limits import Limits
 from ckpttool.ops.prune.metrics import best_rule
 from ckpttool.ops.prune.pins import PINS_NAME, match_pins, read_pins
@@ -232,7 +232,11 @@ def own_name(item: ListedPath) -> str:
 
 
 def _leads_somewhere(prefix: str) -> bool:
-    return stat_path(prefix + ".index") is not None or stat_path(prefix) is not None
+    """Whether something is there; also where nobody may look, for then it may be."""
+    try:
+        return stat_path(prefix + ".index") is not None or stat_path(prefix) is not None
+    except CkpttoolError:
+        return True
 
 
 def _listed(found: Survey, result: Gathered) -> dict[str, tuple[int, float | None]]:
