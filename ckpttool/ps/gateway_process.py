@@ -25,7 +25,8 @@ class GatewayProcess:
     """A gateway that is started again on the addresses that it once had.
 
     Attributes:
-        rest: where it listens, while it does.
+        rest: where it serves HTTP, while it does: a URL.
+        grpc: where it serves gRPC, if it does: ``host:port``.
         was_ready: whether it ever did.
     """
 
@@ -35,6 +36,7 @@ class GatewayProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._said = b""
         self.rest: str | None = None
+        self.grpc: str | None = None
         self.was_ready = False
         self.restarts = Restarts()
 
@@ -71,7 +73,7 @@ class GatewayProcess:
 
     def end(self) -> None:
         """End the process, if there is one."""
-        self.rest = None
+        self.rest = self.grpc = None
         if self._process is not None:
             end_tied(self._process)
             assert self._process.stdout is not None
@@ -93,9 +95,10 @@ class GatewayProcess:
             if "error" in said:
                 raise error_of(said["error"])
             self.rest = str(said["rest"])
+            self.grpc = None if self._setup.grpc is None else str(said["grpc"])
         except (ValueError, TypeError, KeyError):
             raise self.silent() from None
         self.was_ready = True
         # A gateway that is started again is found where the first one was.
         bind = urlsplit(self.rest).netloc
-        self._setup = replace(self._setup, bind=bind)
+        self._setup = replace(self._setup, bind=bind, grpc=self.grpc)

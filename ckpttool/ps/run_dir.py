@@ -58,6 +58,7 @@ class RunState:
         tf_config: for a coordinator of the user's own; None: the cluster has one.
         train: the training function; None: a coordinator of the user's own.
         gateway: the URL of the gateway, when it listens.
+        gateway_grpc: ``host:port`` of its gRPC interface, where it was asked for.
         token_file: absolute path of its token.
         error: why it failed: an error as ``--json`` prints it.
     """
@@ -72,6 +73,7 @@ class RunState:
     tf_config: str | None = None
     train: str | None = None
     gateway: str | None = None
+    gateway_grpc: str | None = None
     token_file: str | None = None
     error: dict[str, object] | None = None
 

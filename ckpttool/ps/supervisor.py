@@ -302,6 +302,7 @@ class Supervisor:
             tasks=(*(task.as_state() for task in self._children.tasks), *self._elsewhere()),
             cluster=None if self._spec is None else self._spec.as_dict(),
             gateway=None if gateway is None else gateway.rest,
+            gateway_grpc=None if gateway is None else gateway.grpc,
         )
         if state == self._state:
             return
@@ -333,7 +334,7 @@ class Supervisor:
             self._write(stopping)
         finally:
             self._end_processes()
-        self._write(replace(stopping, state=final, tasks=(), gateway=None))
+        self._write(replace(stopping, state=final, tasks=(), gateway=None, gateway_grpc=None))
 
     def _end_processes(self) -> None:
         self._children.let_end()

@@ -29,6 +29,7 @@ def event_record(event: Event) -> Mapping[str, object]:
     }
     if event.state is not None:
         record["gateway"] = event.state.gateway
+        record["gateway_grpc"] = event.state.gateway_grpc
         record["cluster"] = event.state.cluster
         record["tf_config"] = event.state.tf_config
     return record
@@ -48,6 +49,8 @@ def _where(state: RunState) -> Iterator[str]:
     if state.gateway:
         yield f"  gateway   {escape(state.gateway)}"
         yield f" (token: {escape(state.token_file)})\n" if state.token_file else "\n"
+    if state.gateway_grpc:
+        yield f"  grpc      {escape(state.gateway_grpc)}\n"
     if state.tf_config:
         yield f"  your own coordinator: export TF_CONFIG={escape(shlex.quote(state.tf_config))}\n"
 
@@ -88,6 +91,7 @@ class StatusView(View):
             "cluster": state.cluster,
             "tf_config": state.tf_config,
             "gateway": state.gateway,
+            "gateway_grpc": state.gateway_grpc,
             "token_file": state.token_file,
             "snapshots": live.get("snapshots", []),
             "exports": live.get("exports", []),
@@ -110,8 +114,13 @@ class StatusView(View):
                 for task in state.tasks
             ]
         )
-        for name, value in (("step", live.get("step")), ("gateway", state.gateway)):
-            yield from tab_lines([(name, _text(value))])
+        yield from tab_lines(
+            [
+                ("step", _text(live.get("step"))),
+                ("gateway", _text(state.gateway)),
+                ("grpc", _text(state.gateway_grpc)),
+            ]
+        )
 
     def human(self, screen: Screen) -> Iterator[object]:
         result, state = self._result, self._result.state

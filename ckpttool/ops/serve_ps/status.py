@@ -71,7 +71,7 @@ def status(directory: str) -> StatusResult:
             f"the supervisor (process {state.pid}) died without ending its cluster; "
             "its processes ended with it"
         )
-        state = replace(state, state="failed", tasks=(), gateway=None)
+        state = replace(state, state="failed", tasks=(), gateway=None, gateway_grpc=None)
     if stands == "elsewhere":
         warnings.append(f"the cluster was started on {state.node}: it may have ended meanwhile")
     live = _ask(run.path, warnings) if stands == "running" else None

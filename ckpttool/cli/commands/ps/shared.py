@@ -167,6 +167,12 @@ def gateway_options(function: _F) -> _F:
             metavar="HOST:PORT",
             help="Where the gateway listens (REST, metrics, the live page); port 0: any.",
         ),
+        click.option(
+            "--grpc",
+            metavar="HOST:PORT",
+            help="Where it answers gRPC too, with the standard health service; port 0: any."
+            "  [default: nowhere]",
+        ),
         click.option("--no-gateway", is_flag=True, help="Start none."),
         click.option(
             "--max-age",
@@ -198,12 +204,23 @@ def gateway_options(function: _F) -> _F:
 
 
 def gateway_setup(run_dir: str, given: dict[str, Any]) -> GatewaySetup | None:
-    """The gateway that the options ask for; None: none."""
+    """The gateway that the options ask for; None: none.
+
+    Raises:
+        UsageError: ``--grpc`` without one.
+    """
     if given["no_gateway"]:
+        if given["grpc"]:
+            raise UsageError(
+                "--grpc means nothing with --no-gateway",
+                why="it is the gateway that answers gRPC",
+                hint="leave one of the two out",
+            )
         return None
     return GatewaySetup(
         run_dir=os.path.abspath(run_dir),
         bind=given["gateway"],
+        grpc=given["grpc"],
         token_file=_absolute(given["token_file"]),
         tls_certificate=_absolute(given["tls_cert"]),
         tls_key=_absolute(given["tls_key"]),
