@@ -39,8 +39,8 @@ from ckpttool.storage import open_directory
 
 # Most often whole variables are moved, and a start counts every millisecond.
 if TYPE_CHECKING:
+    from ckpttool.ops.rewrite.layout import Variable
     from ckpttool.ops.rewrite.slicing import Cut, Form
-    from ckpttool.policy.partition import Part
 
 __all__ = ["By", "Repartition", "repartition"]
 
@@ -82,6 +82,8 @@ class Repartition:
             raise _contradiction(f"--by {self.by} needs --shards N")
         if bool(self.rules) != (self.by == "fixed"):
             raise _contradiction("--rule goes with --by fixed, and --by fixed needs one")
+        if self.form == "parts" and not self.slices and self.by != "range":
+            raise _contradiction("--as-parts is a way to cut: it goes with --slice or --by range")
 
 
 def repartition(
@@ -125,21 +127,21 @@ def _relayout(bundle: Bundle, asked: Repartition) -> list[Change]:
     """Cut and join."""
     if not (asked.join_parts or asked.slices or asked.merge_slices or asked.by == "range"):
         return []
-    from ckpttool.ops.rewrite.slice_rules import parse_slice
-    from ckpttool.ops.rewrite.slicing import Cut, cut, join_literal
+    from ckpttool.ops.rewrite.slice_rules import any_of, merge_rule, parse_slice
+    from ckpttool.ops.rewrite.slicing import relayout
 
-    changes: list[Change] = []
-    if asked.join_parts:
-        changes += join_literal(bundle, _any(asked.join_parts))
     cuts = [parse_slice(text) for text in asked.slices]
-    if asked.merge_slices:
-        cuts.append(Cut(_any(asked.merge_slices), _one_part, "--merge-slices"))
+    cuts += [merge_rule(pattern) for pattern in asked.merge_slices]
     if asked.by == "range" and not asked.slices:
         assert asked.shards is not None, "checked when it was asked for"
         cuts.append(_by_ranges(bundle, asked.shards))
-    if cuts:
-        changes += cut(bundle, cuts, form=asked.form, unrestorable=asked.unrestorable)
-    return changes
+    return relayout(
+        bundle,
+        cuts,
+        join=any_of(asked.join_parts) if asked.join_parts else None,
+        form=asked.form,
+        unrestorable=asked.unrestorable,
+    )
 
 
 def _by_ranges(bundle: Bundle, shards: int) -> Cut:
@@ -147,20 +149,17 @@ def _by_ranges(bundle: Bundle, shards: int) -> Cut:
     from ckpttool.ops.rewrite.slicing import RESTORABLE, Cut
     from ckpttool.policy.partition import fixed
 
-    fitting = {
-        tensor.variable
-        for tensor in bundle.tensors
-        if tensor.variable not in bundle.owners
-        and tensor.shape is not None
-        and len(tensor.shape) > 1
-        and tensor.shape[0] >= shards
-        and dtype_name(tensor.dtype) in RESTORABLE
-    }
-    return Cut(
-        lambda name: name.encode("utf-8", "surrogateescape") in fitting,
-        fixed(shards),
-        f"--by range: {shards} row ranges",
-    )
+    owners = set(bundle.owners)  # what is in slices stays in them
+
+    def fits(variable: Variable) -> bool:
+        return (
+            variable.key not in owners
+            and len(variable.shape) > 1
+            and variable.shape[0] >= shards
+            and dtype_name(variable.dtype) in RESTORABLE
+        )
+
+    return Cut(fits, fixed(shards), f"--by range: {shards} row ranges", named=False)
 
 
 def _placed(
@@ -235,20 +234,6 @@ def _tasks(found: Resolved, limits: Limits) -> dict[str, int]:
             id="graph-without-devices",
         )
     return tasks
-
-
-def _one_part(shape: tuple[int, ...], itemsize: int) -> list[Part]:
-    from ckpttool.policy.partition import Part
-
-    del itemsize
-    return [Part((0,) * len(shape), shape)]
-
-
-def _any(patterns: Sequence[str]) -> Callable[[str], bool]:
-    from ckpttool.ops.rewrite.slice_rules import glob
-
-    matchers = [glob(pattern) for pattern in patterns]
-    return lambda name: any(matches(name) for matches in matchers)
 
 
 def _contradiction(what: str) -> UsageError:

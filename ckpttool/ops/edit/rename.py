@@ -12,8 +12,8 @@ from ckpttool.errors import RefusedError
 from ckpttool.ops.edit.contents import Contents, Item
 from ckpttool.ops.edit.rename_graph import rename_in_graph
 from ckpttool.ops.edit.rules import Exact, Rule, reason_of
-from ckpttool.ops.edit.slots import base_of_slot
 from ckpttool.ops.rewrite.run import Change
+from ckpttool.ops.slot_names import base_of_slot
 
 __all__ = ["rename"]
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from ckpttool.errors import RefusedError
 from ckpttool.ops.edit.contents import Contents, EditedGraph, Item
 from ckpttool.ops.edit.rules import Exact, Rule, reason_of
-from ckpttool.ops.edit.slots import base_of_slot
 from ckpttool.ops.rewrite.run import Change
+from ckpttool.ops.slot_names import base_of_slot
 from ckpttool.sources.graph_walk import escape_name
 from ckpttool.sources.naming import readable_path
 

@@ -1,27 +1,23 @@
 """Which variable a slot or an average belongs to.
 
-In a name-based checkpoint the name says so: ``w/Adam``, ``w/part_0/Ftrl``,
-``OptimizeLoss/w/Momentum``, ``training/Adagrad/w/accumulator``,
-``w/ExponentialMovingAverage``, ``w_slot_vr``. In an object-based one the graph does:
-its slot variables, and the lists of an optimizer that run beside its list of variables.
+In a name-based checkpoint the name says so. In an object-based one the graph does: its
+slot variables, and the lists of an optimizer that run beside its list of variables.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterator, Sequence
 
 from ckpttool.formats.object_graph import Edges, ObjectGraph
 from ckpttool.ops.edit.contents import Contents, EditedGraph, Item
+from ckpttool.ops.slot_names import base_of_slot
 
-__all__ = ["EVERYTHING_EDGE", "WEIGHTS_EDGE", "base_of_slot", "link_slots", "numbered_optimizers"]
+__all__ = ["EVERYTHING_EDGE", "WEIGHTS_EDGE", "link_slots", "numbered_optimizers"]
 
 #: A Keras 3 optimizer's list of the variables it trains, and of everything it has.
 WEIGHTS_EDGE = "_trainable_variables"
 EVERYTHING_EDGE = "_variables"
 _FOLLOWING = frozenset({"optimizer", "ema"})
-_PART = re.compile(r"/part_[0-9]{1,6}$")
-_MESH = "_slot_"
 
 
 def link_slots(contents: Contents) -> None:
@@ -30,33 +26,6 @@ def link_slots(contents: Contents) -> None:
         _link_by_name(contents)
     else:
         _link_by_graph(contents.items, contents.graph)
-
-
-def base_of_slot(name: str, names: Container[str]) -> tuple[int, int] | None:
-    """Where in a slot's name that of its variable stands; None where no variable fits.
-
-    The longest name that exists is taken, so ``a/w/Adam`` belongs to ``a/w`` and not to
-    ``w``.
-    """
-    stop = name.rfind("/")
-    if stop < 0:
-        stop = name.rfind(_MESH)
-        return (0, stop) if stop > 0 and name[:stop] in names else None
-    mesh = name.rfind(_MESH)
-    stops = [mesh] if mesh > stop else [stop]
-    part = _PART.search(name, 0, stop)
-    if part is not None:
-        stops.append(part.start())
-    for end in stops:
-        start = 0
-        while start < end:
-            if name[start:end] in names:
-                return start, end
-            slash = name.find("/", start, end)
-            if slash < 0:
-                break
-            start = slash + 1
-    return None
 
 
 def _link_by_name(contents: Contents) -> None:

@@ -31,12 +31,16 @@ class StoredPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable as it is stored, in one part or several; found to be whole."""
+    """A variable as it is stored, in one part or several.
+
+    ``is_literal`` says that its parts are variables of their own: ``X/part_0`` and so on.
+    """
 
     key: bytes
     dtype: int
     shape: tuple[int, ...]
     parts: tuple[StoredPart, ...]
+    is_literal: bool = False
 
     @property
     def name(self) -> str:

@@ -9,15 +9,15 @@ emb*=axis0:size=64M,max=4   as variable_axis_size_partitioner: none over 64 MiB,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fnmatch import translate
 
 from ckpttool.errors import UsageError
 from ckpttool.limits import parse_size
-from ckpttool.ops.rewrite.slicing import Cut
+from ckpttool.ops.rewrite.slicing import Cut, one_part
 from ckpttool.policy.partition import Partitioner, fixed, max_size, min_max, ranges
 
-__all__ = ["glob", "parse_placement", "parse_slice"]
+__all__ = ["any_of", "glob", "merge_rule", "parse_placement", "parse_slice"]
 
 _SLICE = re.compile(r"(.+)=(?:axis)?([0-9]{1,3}):(.+)", re.DOTALL)
 _NUMBER = re.compile(r"[0-9]{1,18}")
@@ -31,6 +31,18 @@ def glob(pattern: str) -> Callable[[str], bool]:
     return lambda name: name == pattern or expression.match(name) is not None
 
 
+def any_of(patterns: Sequence[str]) -> Callable[[str], bool]:
+    """Whether a name matches one of several patterns."""
+    matchers = [glob(pattern) for pattern in patterns]
+    return lambda name: any(matches(name) for matches in matchers)
+
+
+def merge_rule(pattern: str) -> Cut:
+    """One ``--merge-slices``."""
+    matches = glob(pattern)
+    return Cut(lambda variable: matches(variable.name), one_part, f"--merge-slices {pattern}")
+
+
 def parse_slice(text: str) -> Cut:
     """One ``--slice``.
 
@@ -40,11 +52,16 @@ def parse_slice(text: str) -> Cut:
     match = _SLICE.fullmatch(text)
     if match is None:
         raise _broken(text, "it is not GLOB=axisN:HOW")
+    axis, matches = int(match[2]), glob(match[1])
     try:
-        partitioner = _partitioner(match[3], int(match[2]))
+        partitioner = _partitioner(match[3], axis)
     except ValueError as error:
         raise _broken(text, str(error)) from None
-    return Cut(glob(match[1]), partitioner, f"--slice {text}")
+    return Cut(
+        lambda variable: axis < len(variable.shape) and matches(variable.name),
+        partitioner,
+        f"--slice {text}",
+    )
 
 
 def parse_placement(text: str) -> tuple[str, int]:

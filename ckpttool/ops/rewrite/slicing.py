@@ -12,16 +12,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ckpttool.errors import RefusedError
+from ckpttool.errors import RefusedError, UsageError
 from ckpttool.formats.bundle import SliceSpec
 from ckpttool.formats.dtypes import dtype_name
 from ckpttool.ops.rewrite.layout import StoredPart, Variable, content_of
 from ckpttool.ops.rewrite.run import Change
 from ckpttool.ops.rewrite.tensors import Bundle, Owner, Tensor
+from ckpttool.ops.slot_names import base_of_slot
 from ckpttool.policy.partition import BYTES_PER_STRING, Part, Partitioner
 from ckpttool.sources.assemble import Box
+from ckpttool.sources.kinds import kind_of_name
 
-__all__ = ["RESTORABLE", "Cut", "Form", "Layout", "cut", "join_literal"]
+__all__ = ["RESTORABLE", "Cut", "Form", "Layout", "one_part", "relayout"]
 
 #: What the parts become: slices of one logical variable, or variables of their own.
 Form = Literal["slices", "parts"]
@@ -39,15 +41,25 @@ _LITERAL = re.compile(r"(.*)/part_(0|[1-9][0-9]{0,5})((?:/.*)?)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Which variables are cut, how, and the words for it."""
+    """Which variables are cut, how, and the words for it.
 
-    matches: Callable[[str], bool]
+    ``named`` says that a person chose the variables, so that it is a mistake when there is
+    none of them.
+    """
+
+    matches: Callable[[Variable], bool]
     partitioner: Partitioner
     reason: str
+    named: bool = True
 
 
-def cut(
-    bundle: Bundle, cuts: Sequence[Cut], *, form: Form = "slices", unrestorable: bool = False
+def relayout(
+    bundle: Bundle,
+    cuts: Sequence[Cut],
+    *,
+    join: Callable[[str], bool] | None = None,
+    form: Form = "slices",
+    unrestorable: bool = False,
 ) -> list[Change]:
     """Lay out anew every variable that a rule matches (the first one that does).
 
@@ -57,60 +69,82 @@ def cut(
     Args:
         bundle: changed in place.
         cuts: the rules.
+        join: names ``X`` of which ``X/part_0`` to ``X/part_N`` are one variable, that is
+            made whole where no rule cuts it. A slot behind them (``X/part_0/Adam``) belongs
+            to the parts of ``X/Adam``.
         form: what the parts become.
         unrestorable: allow slices that TensorFlow cannot put together.
 
     Raises:
-        RefusedError: id ``slices-unrestorable``.
-        UsageError: a rule does not fit a variable's shape.
+        RefusedError: id ``slices-unrestorable``; id ``parts-do-not-fit``: a number of ``X``
+            is missing, or dtypes or shapes differ in more than one axis.
+        UsageError: a rule does not fit a variable's shape, or matches none at all.
         CorruptError, IncompleteError: a variable's parts do not make a whole.
         UnsupportedError: id ``dtype-unsupported``: strings cannot be cut.
     """
     changes = []
     layout = Layout(bundle)
-    for variable in layout.variables():
-        rule = next((one for one in cuts if one.matches(variable.name)), None)
-        if rule is None:
+    joined = [] if join is None else _literal_variables(bundle, join)
+    used: set[int] = set()
+    for variable in layout.variables(joined):
+        matching = [number for number, one in enumerate(cuts) if one.matches(variable)]
+        used.update(matching)
+        if not matching and not variable.is_literal:
             continue
+        rule = cuts[matching[0]] if matching else _JOINED
         if len(variable.parts) != 1:
             variable.check()
         parts = rule.partitioner(variable.shape, variable.itemsize or BYTES_PER_STRING)
-        if [Box(part.start, part.extent) for part in parts] == [
-            part.box for part in variable.parts
-        ] and (variable.is_whole if len(parts) == 1 else form == "slices"):
-            continue  # as it is
+        if _is_so(variable, parts, form):
+            continue
         if form == "slices" and len(parts) > 1 and not unrestorable:
             _require_restorable(variable)
         variable.check()
         layout.replace(variable, parts, form)
         changes.append(Change(variable.name, _what(variable, len(parts), form), rule.reason))
+    for number, one in enumerate(cuts):
+        if one.named and number not in used:
+            raise _matches_nothing(one.reason, "no variable has such a name and such an axis")
+    if join is not None and not joined:
+        raise _matches_nothing("--join-parts", "there is no X/part_0 of a name that it matches")
     layout.store()
     return changes
 
 
-def join_literal(bundle: Bundle, matches: Callable[[str], bool]) -> list[Change]:
-    """Put variables ``X/part_0`` to ``X/part_N`` together as one variable ``X``.
+def _is_so(variable: Variable, parts: Sequence[Part], form: Form) -> bool:
+    """Whether a variable is stored in just these parts."""
+    boxes = [Box(part.start, part.extent) for part in parts]
+    if boxes != [part.box for part in variable.parts]:
+        return False
+    if len(parts) == 1:
+        return variable.is_whole
+    return variable.is_literal == (form == "parts")
 
-    A slot behind them (``X/part_0/Adam``) belongs to the parts of ``X/Adam``.
 
-    Raises:
-        RefusedError: id ``parts-do-not-fit``: a number is missing, or dtypes or shapes
-            differ in more than one axis; id ``duplicate-key``: there is an X already.
-    """
+def _literal_variables(bundle: Bundle, matches: Callable[[str], bool]) -> list[Variable]:
+    """The variables that are stored as literal parts, and that a pattern matches."""
     groups: dict[str, dict[int, Tensor]] = defaultdict(dict)
     for tensor in bundle.tensors:
         match = _LITERAL.fullmatch(tensor.key.decode("utf-8", "surrogateescape"))
         if match and tensor.variable == tensor.key and matches(match[1] + match[3]):
             groups[match[1] + match[3]][int(match[2])] = tensor
-    layout = Layout(bundle)
-    changes = []
-    for name, parts in groups.items():
-        variable = _from_literal(name, parts)
-        variable.check()
-        layout.replace(variable, [Part((0,) * len(variable.shape), variable.shape)], "slices")
-        changes.append(Change(name, f"{len(parts)} variables {name}/part_k → 1"))
-    layout.store()
-    return changes
+    return [_from_literal(name, parts) for name, parts in groups.items()]
+
+
+def _matches_nothing(option: str, why: str) -> UsageError:
+    return UsageError(
+        f"{option} matches nothing", why=why, hint="ckpttool list SRC shows the names"
+    )
+
+
+def one_part(shape: tuple[int, ...], itemsize: int) -> list[Part]:
+    """The partitioner that leaves a variable whole."""
+    del itemsize
+    return [Part((0,) * len(shape), shape)]
+
+
+#: What happens to joined parts that no rule cuts.
+_JOINED = Cut(lambda variable: variable.is_literal, one_part, "--join-parts")
 
 
 class Layout:
@@ -123,9 +157,18 @@ class Layout:
         self._new: dict[bytes, list[Tensor]] = {}
         self._owners: dict[bytes, Owner] = {}
         self._gone: set[bytes] = set()
+        self._joined: Sequence[Variable] = ()
+        #: Names of all variables that are no slots, once they are asked for.
+        self._bases: set[str] | None = None
 
-    def variables(self) -> Iterator[Variable]:
-        """Those that have a shape, in the order of their first bytes."""
+    def variables(self, joined: Sequence[Variable] = ()) -> Iterator[Variable]:
+        """Those that have a shape, in the order of their first bytes; first ``joined``.
+
+        What those are stored in are no variables of their own then.
+        """
+        self._joined = joined
+        yield from joined
+        parts = {part.tensor.key for variable in joined for part in variable.parts}
         owners = dict(self._bundle.owners)  # as they are: `replace` takes some out meanwhile
         for tensor in self._bundle.tensors:
             if tensor.variable in owners:
@@ -134,7 +177,7 @@ class Layout:
         for tensor in self._bundle.tensors:
             owner = owners.get(tensor.variable)
             if owner is None:
-                if tensor.shape is not None:
+                if tensor.shape is not None and tensor.key not in parts:
                     box = Box((0,) * len(tensor.shape), tensor.shape)
                     part = StoredPart(box, tensor)
                     yield Variable(tensor.key, tensor.dtype, tensor.shape, (part,))
@@ -163,7 +206,7 @@ class Layout:
         for number, (part, spec) in enumerate(zip(parts, specs, strict=True)):
             key = variable.key
             if len(parts) > 1 or form == "parts":
-                key = spec.key(key) if form == "slices" else _literal_key(key, number)
+                key = spec.key(key) if form == "slices" else self._literal_key(variable, number)
             new.append(
                 first._replace(
                     key=key,
@@ -183,6 +226,22 @@ class Layout:
                 variable.key, variable.dtype, variable.shape, specs, b""
             )
 
+    def _literal_key(self, variable: Variable, number: int) -> bytes:
+        """What part ``number`` is called as a variable of its own.
+
+        That of ``w/Adam`` is ``w/part_0/Adam``: a slot is named behind the part that it
+        belongs to (tensorflow/python/training/slot_creator.py).
+        """
+        if self._bases is None:
+            keys = {tensor.variable for tensor in self._bundle.tensors}
+            keys.update(joined.key for joined in self._joined)
+            names = (key.decode("utf-8", "surrogateescape") for key in keys)
+            self._bases = {name for name in names if not _is_slot(name)}
+        name, at = variable.name, len(variable.name)
+        if _is_slot(name) and (found := base_of_slot(name, self._bases)) is not None:
+            at = found[1]
+        return f"{name[:at]}/part_{number}{name[at:]}".encode("utf-8", "surrogateescape")
+
     def store(self) -> None:
         """Change the bundle."""
         tensors: list[Tensor] = []
@@ -190,10 +249,6 @@ class Layout:
             tensors += self._new.get(tensor.key, () if tensor.key in self._gone else (tensor,))
         self._bundle.tensors = tensors
         self._bundle.owners |= self._owners
-
-
-def _literal_key(key: bytes, number: int) -> bytes:
-    return key + b"/part_%d" % number
 
 
 def _from_literal(name: str, parts: dict[int, Tensor]) -> Variable:
@@ -235,11 +290,16 @@ def _along(name: str, ordered: list[Tensor], first: tuple[int, ...], axis: int) 
         total += shape[axis] if shape else 0
     whole = tuple(total if n == axis else size for n, size in enumerate(first))
     key = name.encode("utf-8", "surrogateescape")
-    return Variable(key, ordered[0].dtype, whole, tuple(stored))
+    return Variable(key, ordered[0].dtype, whole, tuple(stored), is_literal=True)
+
+
+def _is_slot(name: str) -> bool:
+    return kind_of_name(name) in {"optimizer", "ema"}
 
 
 def _what(variable: Variable, after: int, form: Form) -> str:
-    before = "whole" if variable.is_whole else _count(len(variable.parts), "slice")
+    stored = "variable" if variable.is_literal else "slice"
+    before = "whole" if variable.is_whole else _count(len(variable.parts), stored)
     kind = "slice" if form == "slices" else "variable"
     return f"{before} → {'whole' if after == 1 else _count(after, kind)}"
 

@@ -8,7 +8,7 @@ import pytest
 
 from ckpttool.model import Kind
 from ckpttool.ops.edit.matching import Described, Matched, match
-from ckpttool.ops.edit.slots import base_of_slot
+from ckpttool.ops.slot_names import base_of_slot
 
 
 @pytest.mark.parametrize(
