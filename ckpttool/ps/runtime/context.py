@@ -202,13 +202,23 @@ class TrainContext(TrainingHost):
             resolver, variable_partitioner=partitioner_of(setup.partition, servers)
         )
         place_variables(strategy, setup.partition, servers)
+        #: How gradients and parameters travel, as ``--push`` and ``--pull`` ask.
+        self.link = Link.of(setup.compression, strategy)
         coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
         super().__init__(coordinator, RunDirectory(setup.run_dir), setup)
 
+    def optimizer(self, optimizer: Any) -> Any:
+        """The same optimizer, whose gradients travel as ``--push`` asks (``Link.optimizer``)."""
+        return self.link.optimizer(optimizer)
+
     @property
-    def link(self) -> Link:
-        """How gradients and parameters travel, as ``--push`` and ``--pull`` ask."""
-        return Link.of(self._setup.compression)
+    def unused_compression(self) -> tuple[str, ...]:
+        """Of ``--push`` and ``--pull``, which were asked for and did nothing so far."""
+        asked = self._setup.compression
+        given = {"push": asked.push, "pull": asked.pull}
+        return tuple(
+            f"--{way} {how}" for way, how in given.items() if how and way not in self.link.used
+        )
 
     @property
     def run_dir(self) -> str:
