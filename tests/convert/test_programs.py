@@ -6,6 +6,7 @@ TensorFlow: all four agree.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,11 @@ def test_tables_are_kept_in_an_export_and_refused_elsewhere(
         assert caught.value.id == "stateful-graph"
         program.save(str(tmp_path / "export"))
     close(load(tmp_path / "export", "serving_default", feeds), expected)
+    # Loaded, a table has only a number, and is named by what looks into it.
+    with open_program(tmp_path / "export") as program, pytest.raises(UnsupportedError) as again:
+        program.functions[0].frozen()
+    for error in (caught.value, again.value):
+        assert re.search(r"\(\w*(?:HashTable|LookupTable)\w*\)", error.why), error.why
 
 
 def test_what_changes_a_variable_is_not_frozen() -> None:

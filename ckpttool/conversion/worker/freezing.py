@@ -155,11 +155,7 @@ def _require_stateless(graph: Any, name: str) -> None:  # noqa: ANN401
     nodes = [node for source in (graph.node, *bodies) for node in source]
     changing = sorted({f"{one.name} ({one.op})" for one in nodes if _CHANGES.fullmatch(one.op)})
     tables = sorted({f"{one.name} ({one.op})" for one in nodes if one.op.startswith(_TABLES)})
-    tables += sorted(
-        one.name
-        for one in graph.node
-        if one.op == "Placeholder" and one.attr["dtype"].type == BY_NAME["resource"].number
-    )
+    tables += _captured(graph)
     if changing or tables:
         found = changing or tables
         what = "changes variables while it runs" if changing else "needs tables or other resources"
@@ -169,6 +165,29 @@ def _require_stateless(graph: Any, name: str) -> None:  # noqa: ANN401
             hint="convert it --to savedmodel, which keeps them",
             id="stateful-graph",
         )
+
+
+def _captured(graph: Any) -> list[str]:  # noqa: ANN401
+    """What uses the resources that a function takes from outside: these have only numbers."""
+    resource = BY_NAME["resource"].number
+    found = {
+        node.name
+        for node in graph.node
+        if node.op == "Placeholder" and node.attr["dtype"].type == resource
+    }
+    users = set()
+    waiting = list(found)
+    while waiting:
+        place = waiting.pop()
+        for node in graph.node:
+            if not any(split(one)[0] == place for one in node.input):
+                continue
+            if node.op == "Identity" and node.name not in found:
+                waiting.append(node.name)
+            elif node.op != "Identity":
+                users.add(f"{node.name} ({node.op})")
+            found.add(node.name)
+    return sorted(users or found)
 
 
 def _require_size(variables: Any, keep_out: int | None) -> None:  # noqa: ANN401

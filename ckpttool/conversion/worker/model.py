@@ -50,11 +50,11 @@ def open_model(job: Job) -> TracedProgram:
     functions = trace_all(found, request.outputs)
     assert origin.values is not None, "a model without a checkpoint is no conversion"
     variables = variables_of(model)
-    left = restore(model, variables, origin.values, request.root)
+    left, warnings = restore(model, variables, origin.values, request.root)
     used = {id(one.handle) for function in functions for one in function.concrete.variables}
     needed = [one for one in left if id(one.handle) in used]
     if needed:
-        raise unmatched_error(needed, len(variables), origin.values, origin.graph)
+        raise unmatched_error(model, needed, len(variables), origin.values, origin.graph)
     if not used:
         raise UsageError(
             f"the model of {origin.graph} uses no variables",
@@ -65,7 +65,7 @@ def open_model(job: Job) -> TracedProgram:
     # The state of a random generator is no weight, and most checkpoints lack it.
     idle = [name for one in left if not (name := name_of(one)).endswith(_RANDOM)]
     said = f"{len(idle)} variables that nothing uses have no value there: {', '.join(idle[:3])}"
-    return TracedProgram(functions, model, (said,) if idle else ())
+    return TracedProgram(functions, model, (*warnings, said) if idle else warnings)
 
 
 def program_of(model: Any, job: Job) -> TracedProgram:  # noqa: ANN401

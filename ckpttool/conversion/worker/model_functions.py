@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.util.nest import flatten_with_joined_string_paths
 
 from ckpttool.conversion.ports import Port
 from ckpttool.conversion.request import Request
@@ -154,9 +155,7 @@ def _of_module(model: Any) -> list[Entry]:  # noqa: ANN401
         signature = getattr(function, "input_signature", None)
         if signature is None or not isinstance(function, tf.types.experimental.GenericFunction):
             continue
-        specs = tf.nest.flatten(signature)
-        ports = [_of_spec(spec, at, len(specs)) for at, spec in enumerate(specs)]
-        found.append(Entry(name, ports, function))
+        found.append(Entry(name, _of_signature(signature), _packed(function, signature)))
     if not found and callable(model):
         return [Entry(_SERVING, (), _flat(model))]
     for one in found:
@@ -165,9 +164,29 @@ def _of_module(model: Any) -> list[Entry]:  # noqa: ANN401
     return sorted(found, key=lambda one: (one.name != _SERVING, one.name))
 
 
-def _of_spec(spec: Any, at: int, count: int) -> Port:  # noqa: ANN401
-    name = spec.name or ("input" if count == 1 else f"input_{at}")
-    return Port(name, spec.dtype.name, _sizes(spec.shape))
+def _of_signature(signature: Any) -> list[Port]:  # noqa: ANN401
+    """The inputs of a ``tf.function``, however they are nested; of a dict by their keys."""
+    pairs = flatten_with_joined_string_paths(signature, separator="/")
+    keys = [path.rpartition("/")[2] for path, _ in pairs]
+    names = [
+        spec.name or (key if not key.isdecimal() else "input" if len(pairs) == 1 else f"input_{at}")
+        for at, (key, (_, spec)) in enumerate(zip(keys, pairs, strict=True))
+    ]
+    if len(set(names)) < len(names):
+        names = [path.partition("/")[2].replace("/", "_") or f"input_{path}" for path, _ in pairs]
+    return [
+        Port(name, spec.dtype.name, _sizes(spec.shape))
+        for name, (_, spec) in zip(names, pairs, strict=True)
+    ]
+
+
+def _packed(function: Any, signature: Any) -> Callable[..., Any]:  # noqa: ANN401
+    """Call a ``tf.function`` with its tensors in their order."""
+
+    def body(*given: Any) -> Any:  # noqa: ANN401
+        return function(*tf.nest.pack_sequence_as(signature, list(given)))
+
+    return body
 
 
 # What was asked for ----------------------------------------------------------------------

@@ -8,19 +8,20 @@ matched, which is all of those that it knew of at that moment.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from ckpttool.conversion.worker.keras_safety import require_contained
+from ckpttool.conversion.worker.optimizer_order import hidden, restore_by_place
 from ckpttool.errors import IncompleteError
 from ckpttool.limits import default_limits
 from ckpttool.sources.base import Source
 from ckpttool.sources.registry import open_source
 from ckpttool.sources.selection import Selection
 
-__all__ = ["mark", "name_of", "restore", "unmatched_error"]
+__all__ = ["Restored", "mark", "name_of", "restore", "unmatched_error"]
 
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 #: Attributes of a checkpoint that are never the model.
@@ -29,8 +30,20 @@ _KERAS = {"keras-weights", "keras-h5", "keras-v3"}
 _NAMED = 20
 
 
-def restore(model: Any, variables: Sequence[Any], address: str, root: str | None) -> list[Any]:  # noqa: ANN401
-    """Restore a model, and return the variables that got no value.
+class Restored(NamedTuple):
+    """What came of it.
+
+    Attributes:
+        left: the variables that got no value.
+        warnings: what a person should know.
+    """
+
+    left: list[Any]
+    warnings: tuple[str, ...] = ()
+
+
+def restore(model: Any, variables: Sequence[Any], address: str, root: str | None) -> Restored:  # noqa: ANN401
+    """Restore a model.
 
     Args:
         model: whose variables all exist.
@@ -46,12 +59,12 @@ def restore(model: Any, variables: Sequence[Any], address: str, root: str | None
             require_contained(source)
             mark(variables)
             model.load_weights(source.location)
-            return _marked(variables)
+            return Restored(_marked(variables))
         if source.style == "object":
-            return _by_objects(model, variables, source.location, root)
+            return _by_objects_or_place(model, variables, source.location, root)
         mark(variables)
         _by_names(model, source)
-    return _marked(variables)
+    return Restored(_marked(variables))
 
 
 def name_of(variable: Any) -> str:  # noqa: ANN401
@@ -60,19 +73,59 @@ def name_of(variable: Any) -> str:  # noqa: ANN401
 
 
 def unmatched_error(
-    unmatched: Sequence[Any], count: int, address: str, spec: str
+    model: Any,  # noqa: ANN401
+    unmatched: Sequence[Any],
+    count: int,
+    address: str,
+    spec: str,
 ) -> IncompleteError:
-    """The error of variables that a checkpoint had no value for."""
-    names = [f"{name_of(one)} {list(one.shape)}" for one in unmatched]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return IncompleteError(
-        f"the model of {spec} does not fit {address}",
-        why=f"{len(names)} of its {count} variables got no value, and would be as they were "
-        f"initialised: {', '.join(names[:_NAMED])}{more}",
-        hint=f"ckpttool diff {address} --model {spec} shows both sides; Keras 2's checkpoints "
-        "need a tf_keras model",
-        id="model-unmatched",
+    """The error of variables that a checkpoint had no value for, of ``count`` in the model."""
+    why = (
+        f"{len(unmatched)} of its {count} variables got no value, and would be as they were "
+        f"initialised: {_listed(unmatched)}"
     )
+    hint = (
+        f"ckpttool diff {address} --model {spec} shows both sides; Keras 2's checkpoints "
+        "need a tf_keras model"
+    )
+    if unseen := hidden(model, unmatched):
+        why += (
+            f"; {len(unseen)} of them are in layers that a layer holds in a list or a dict, and "
+            "Keras 3 leaves these out of a tf.train.Checkpoint without a word"
+        )
+        hint = (
+            "they are not in the checkpoint: save with model.save_weights('run.weights.h5'), or "
+            "the compiled model with its optimizer"
+        )
+    return IncompleteError(
+        f"the model of {spec} does not fit {address}", why=why, hint=hint, id="model-unmatched"
+    )
+
+
+def _listed(variables: Sequence[Any]) -> str:
+    names = [f"{name_of(one)} {list(one.shape)}" for one in variables]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _by_objects_or_place(
+    model: Any,  # noqa: ANN401
+    variables: Sequence[Any],
+    prefix: str,
+    root: str | None,
+) -> Restored:
+    """By the object graph; what Keras hides from that by its place in the optimizer's list."""
+    left = _by_objects(model, variables, prefix, root)
+    placed = restore_by_place(model, hidden(model, left), prefix)
+    if not placed:
+        return Restored(left)
+    said = (
+        f"{len(placed)} variables are in layers that a layer holds in a list or a dict, which "
+        "Keras 3 leaves out of a checkpoint; their values were found in the optimizer's list, by "
+        f"their place in it: {_listed(placed)}"
+    )
+    found = {id(one) for one in placed}
+    return Restored([one for one in left if id(one) not in found], (said,))
 
 
 def _by_objects(
