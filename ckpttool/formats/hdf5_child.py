@@ -119,7 +119,10 @@ def _bound_time(limits: Limits) -> None:
     """
     used = resource.getrusage(resource.RUSAGE_SELF)
     most = int(used.ru_utime + used.ru_stime) + limits.hdf5_seconds
-    resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)  # a person's own bound (ulimit -t) cannot be raised
+    resource.setrlimit(resource.RLIMIT_CPU, (most, hard))
 
 
 def _open(file: LocalFile, limits: Limits, start: int, size: int) -> Hdf5:

@@ -27,6 +27,8 @@ _OURS = {_DEFLATE, _SHUFFLE, _FLETCHER32}
 #: Szip, n-bit, scale-offset, LZF: part of what h5py brings.
 _LIBRARY = {4, 5, 6, 32000}
 
+#: Bytes of Fletcher's sum, behind the chunk.
+_SUM_BYTES = 4
 #: Deflate expands at most 1,032-fold; a dataset that claims more is mostly never written.
 _EXPANSION = 1100
 #: What the library's filters may add to a chunk that does not shrink.
@@ -125,16 +127,18 @@ class ChunkReader:
             elif step.code == _SHUFFLE:
                 data = _unshuffle(data, dataset.type.size)
             else:
+                if len(data) < _SUM_BYTES:
+                    self._wrong(start, f"{len(data)} bytes cannot hold its checksum")
                 if check and not _fletcher32_fits(data):
                     self._wrong(start, "its checksum does not match")
-                data = data[:-4]
+                data = data[:-_SUM_BYTES]
         if len(data) != self.nbytes:
             self._wrong(start, f"{len(data)} bytes came out, and its shape needs {self.nbytes}")
         return data
 
     def _inflate(self, data: bytes, start: tuple[int, ...]) -> bytes:
         unpacker = zlib.decompressobj()
-        room = self.nbytes + 4 * len(self._dataset.filters)  # checksums may lie inside
+        room = self.nbytes + _SUM_BYTES * len(self._dataset.filters)  # checksums may lie inside
         try:
             result = unpacker.decompress(data, room)
         except zlib.error as error:
@@ -170,7 +174,7 @@ def _fletcher32_fits(data: bytes) -> bool:
     """
     import numpy as np
 
-    body, stored = data[:-4], int.from_bytes(data[-4:], "little")
+    body, last = data[:-_SUM_BYTES], data[-_SUM_BYTES:]
     words = np.frombuffer(body + b"\0" * (len(body) % 2), ">u2").astype(np.uint64)
     first = second = 0
     for at in range(0, len(words), 2**16):
@@ -178,7 +182,8 @@ def _fletcher32_fits(data: bytes) -> bool:
         weights = np.arange(len(part), 0, -1, dtype=np.uint64)
         second = (second + first * len(part) + int((part * weights).sum())) % 65535
         first = (first + int(part.sum())) % 65535
-    swapped = int.from_bytes(bytes(data[-4:][i] for i in (1, 0, 3, 2)), "little")
+    stored = int.from_bytes(last, "little")
+    swapped = int.from_bytes(bytes(last[i] for i in (1, 0, 3, 2)), "little")
     # HDF5 before 1.6.3 swapped the bytes of each half on little-endian machines.
     return any(
         (found >> 16) % 65535 == second and (found & 0xFFFF) % 65535 == first

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ckpttool import errors
@@ -94,14 +95,9 @@ class Hdf5Process:
 
     def close(self) -> None:
         if self._process:
-            os.close(self._ask)
-            os.close(self._hear)
-            process, self._process = self._process, 0
-            try:
-                os.kill(process, signal.SIGKILL)
-                os.waitpid(process, 0)
-            except (ChildProcessError, ProcessLookupError):
-                pass  # somebody else waits for all children of this process
+            with suppress(ProcessLookupError):
+                os.kill(self._process, signal.SIGKILL)
+            self._ended()
 
     def _exchange(self, message: object) -> Any:  # noqa: ANN401 - each question has its answer
         """Ask, and hear the answer."""
@@ -111,18 +107,24 @@ class Hdf5Process:
             send(self._ask, message)
             done, *answer = receive(self._hear)
         except (EOFError, BrokenPipeError):
-            _, status = os.waitpid(self._process, 0)
-            os.close(self._ask)
-            os.close(self._hear)
-            self._process = 0
-            code = os.waitstatus_to_exitcode(status)
-            how = f"signal {-code}" if code < 0 else f"exit code {code}"
-            raise self._gone(f"it was ended by {how}") from None
+            raise self._gone(self._ended()) from None
         if done:
             return answer[0]
         kind, what, why, hint, id = answer
         found: type[CkpttoolError] = getattr(errors, kind)
         raise found(what, why=why, hint=hint, id=id)
+
+    def _ended(self) -> str:
+        """Let go of a child that has ended, or is about to; says how it did."""
+        os.close(self._ask)
+        os.close(self._hear)
+        process, self._process = self._process, 0
+        try:
+            code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        except ChildProcessError:  # somebody else waits for all children of this process
+            return "it was ended"
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return f"it was ended by {how}"
 
     def _gone(self, how: str) -> CorruptError:
         return CorruptError(

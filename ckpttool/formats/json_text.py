@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from ckpttool.errors import CkpttoolError, CorruptError
 
-__all__ = ["json_malformed", "parse_json"]
+__all__ = ["holds_half_characters", "json_malformed", "parse_json"]
 
 #: An escape that may be half a character: a surrogate, which stands alone in no UTF-8.
 _MAYBE_HALF = re.compile(r"\\u[dD][89a-fA-F]")
@@ -44,7 +44,7 @@ def parse_json(data: bytes, what: str) -> object:
         raise json_malformed(what, "it is nested too deeply") from None
     except ValueError as error:  # json.JSONDecodeError, our own, and numbers past any bound
         raise json_malformed(what, str(error)) from None
-    if _MAYBE_HALF.search(text) and _has_half(found):
+    if holds_half_characters(text, found):
         raise json_malformed(what, "a text of it has half a character, which is no UTF-8")
     return found
 
@@ -81,9 +81,9 @@ def _finite(digits: str) -> float:
     return value
 
 
-def _has_half(found: object) -> bool:
-    """Whether a text or a key holds a lone surrogate."""
-    pending = [found]
+def holds_half_characters(text: str, found: object) -> bool:
+    """Whether a string or a key of ``found``, the value of JSON ``text``, has a lone surrogate."""
+    pending = [found] if _MAYBE_HALF.search(text) else []
     while pending:
         value = pending.pop()
         if isinstance(value, dict):

@@ -20,6 +20,8 @@ from ckpttool.storage.base import ReadableFile
 __all__ = ["StoredTensor", "read_header"]
 
 _LENGTH_BYTES = 8
+#: Past every place in a file.
+_MOST = 2**63
 _METADATA = "__metadata__"
 _FIELDS = {"dtype", "shape", "data_offsets"}
 
@@ -77,8 +79,8 @@ def _tensor(
     word, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
     if not isinstance(word, str) or not _numbers(shape) or not _numbers(offsets):
         _malformed(file, f"the dtype, shape or data_offsets of {name} are of another type")
-    if len(offsets) != 2 or not 0 <= offsets[0] <= offsets[1]:
-        _malformed(file, f"the data_offsets of {name} are {offsets}")
+    if len(offsets) != 2 or not 0 <= offsets[0] <= offsets[1] < _MOST:
+        _malformed(file, f"the data_offsets of {name} are no two places in order")
     known = BY_WORD.get(word)
     if known is None:
         raise UnsupportedError(

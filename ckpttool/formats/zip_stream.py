@@ -41,7 +41,9 @@ def unpacked(
     """
     crc = done = 0
     stored = _stored(file, member, piece_bytes)
-    for piece in stored if member.method == STORED else _inflated(file, member, stored):
+    if member.method != STORED:
+        stored = _inflated(file, member, stored, piece_bytes)
+    for piece in stored:
         done += len(piece)
         if done > member.nbytes:
             _malformed(file, member, f"it unpacks to more than the {member.nbytes} bytes it claims")
@@ -117,17 +119,19 @@ def _stored(file: ReadableFile, member: ZipMember, piece_bytes: int) -> Iterator
         yield file.pread(member.offset + at, min(piece_bytes, member.stored - at))
 
 
-def _inflated(file: ReadableFile, member: ZipMember, stored: Iterator[bytes]) -> Iterator[bytes]:
+def _inflated(
+    file: ReadableFile, member: ZipMember, stored: Iterator[bytes], piece_bytes: int
+) -> Iterator[bytes]:
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     try:
         for data in stored:
             pending = data
             while pending and not inflater.eof:
-                if piece := inflater.decompress(pending, _PIECE_BYTES):
+                if piece := inflater.decompress(pending, piece_bytes):
                     yield piece
                 pending = inflater.unconsumed_tail
         while not inflater.eof:
-            piece = inflater.decompress(b"", _PIECE_BYTES)
+            piece = inflater.decompress(b"", piece_bytes)
             if not piece:
                 _malformed(file, member, "its compressed bytes have no end")
             yield piece

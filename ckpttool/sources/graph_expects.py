@@ -8,6 +8,7 @@ variables by their names.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,6 +21,8 @@ from ckpttool.sources.graph_variables import graph_variables, meta_variables, wh
 
 __all__ = ["Expected", "Expects", "expected_of"]
 
+#: A size has 63 bits at most.
+_SIZE = re.compile(r"[0-9]{1,19}")
 #: Op → the place among its inputs of the keys, and of the slices.
 _RESTORES = {"RestoreV2": (1, 2), "RestoreSlice": (1, 2), "Restore": (1, None)}
 
@@ -122,6 +125,4 @@ def _strings(
 def _full_shape(spec: str) -> PartialShape:
     """The whole shape that a slice is of: ``784 16 0,392:0,16``; None of an empty text."""
     sizes = spec.split()[:-1]
-    if not sizes or not all(size.isascii() and size.isdigit() for size in sizes):
-        return None
-    return tuple(map(int, sizes))
+    return tuple(map(int, sizes)) if sizes and all(map(_SIZE.fullmatch, sizes)) else None

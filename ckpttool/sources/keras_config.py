@@ -12,6 +12,7 @@ from collections import Counter
 from typing import Any, NamedTuple, NoReturn
 
 from ckpttool.errors import CorruptError
+from ckpttool.formats.json_text import holds_half_characters
 from ckpttool.model import Finding
 
 __all__ = ["ModelSummary", "groups_of_layers", "lambda_findings", "parse_object", "summary_of"]
@@ -50,12 +51,16 @@ def parse_object(data: str | bytes, what: str) -> dict[str, Any]:
     """A JSON object.
 
     Raises:
-        CorruptError: id ``keras-config``: it is none, or nests too deeply.
+        CorruptError: id ``keras-config``: it is none, nests too deeply, or has half a
+            character in it (a lone surrogate).
     """
     try:
-        found = json.loads(data)
+        text = data if isinstance(data, str) else data.decode("utf-8")
+        found = json.loads(text)
     except (ValueError, RecursionError) as error:
         _unreadable(what, str(error) or type(error).__name__)
+    if holds_half_characters(text, found):
+        _unreadable(what, "a text of it has half a character, which is no UTF-8")
     if not isinstance(found, dict):
         _unreadable(what, "it is no JSON object")
     return found

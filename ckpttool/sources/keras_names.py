@@ -30,6 +30,7 @@ _MODEL, _OPTIMIZER = "model_weights/", "optimizer_weights/"
 #: The group of what belongs to no layer.
 _TOP = "top_level_model_weights/"
 _NUMBERED = re.compile(r"(?:.*/)?vars/[0-9]+")
+_NUMBER = re.compile(r"[0-9]{1,9}")
 #: Last components that count the steps of an optimizer.
 _STEPS = frozenset({"iter", "iteration", "iterations"})
 
@@ -139,7 +140,7 @@ def _numbered(datasets: Sequence[Stored], layers: Mapping[str, str]) -> dict[str
     found: dict[str, Label] = {}
     for stored in datasets:
         owner, _, number = stored.path.rpartition("/")
-        if owner.rpartition("/")[2] == "vars" and number.isdigit():
+        if owner.rpartition("/")[2] == "vars" and _NUMBER.fullmatch(number):
             owned.setdefault(owner.removesuffix("vars").removesuffix("/"), []).append(stored)
         else:
             found[stored.path] = (stored.path, _group_kind(stored.path))

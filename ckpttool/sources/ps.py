@@ -121,6 +121,8 @@ class PsSource(ListedSource):
         name, key, dtype, kind = one["name"], one["key"], one["dtype"], one["kind"]
         if not all(isinstance(text, str) for text in (name, key, dtype)):
             raise ValueError("a name is no text")
+        for text in (name, key, dtype):
+            text.encode("utf-8", "surrogateescape")  # half a character is no text either
         if kind not in KINDS or len(shape) > self._limits.rank or any(n < 0 for n in shape):
             raise ValueError(f"the variable {name!r}")
         variable = Variable(name, key, dtype, shape, _integer(one["bytes"]), None, None, kind)

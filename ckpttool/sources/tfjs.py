@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["TfjsSource", "open_resolved"]
 
 _LENGTH_BYTES = 4
-_INT32 = (-(2**31), 2**31 - 1)
 
 
 class _Place(NamedTuple):
@@ -227,5 +226,11 @@ def _table(stored: Quantisation, dtype: str) -> array[int] | array[float]:
     numbers = (stored.minimum + code * stored.scale for code in range(count))
     if dtype == "float32":
         return array("f", numbers)
-    low, high = _INT32  # Math.round, and what an int32 holds of it
-    return array("i", (min(high, max(low, math.floor(number + 0.5))) for number in numbers))
+    return array("i", map(_rounded, numbers))
+
+
+def _rounded(number: float) -> int:
+    """``Math.round``, and what an Int32Array holds of it (ECMA-262: ToInt32)."""
+    if not math.isfinite(number):
+        return 0
+    return (math.floor(number + 0.5) + 2**31) % 2**32 - 2**31

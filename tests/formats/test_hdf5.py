@@ -385,6 +385,18 @@ def test_a_wrong_checksum_is_found() -> None:
     assert b"".join(read_elements(file, only(file), selection, 4, check=False))
 
 
+@pytest.mark.parametrize("check", [True, False])
+def test_a_chunk_too_short_for_its_checksum(check: bool) -> None:
+    def write(made: Any) -> None:
+        dataset = made.create_dataset("x", (4,), "<f4", chunks=(4,), fletcher32=True)
+        dataset.id.write_direct_chunk((0,), b"ab")
+
+    file = opened(written(write))
+    with pytest.raises(CorruptError) as caught:
+        list(read_elements(file, only(file), Selection.whole((4,)), 4, check=check))
+    assert caught.value.id == "hdf5-chunk"
+
+
 def test_many_strings_that_share_one_place_are_bounded() -> None:
     """A thousand elements that are all one string of a megabyte claim a gigabyte."""
     kind = h5py.string_dtype()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from ckpttool.sources.hdf5_values import read_elements
 from ckpttool.sources.selection import Selection
 from ckpttool.storage import open_directory
 from ckpttool.storage.base import ReadableFile
+from tests.support.command import ROOT, clean_environment
 
 h5py = pytest.importorskip("h5py")
 
@@ -90,6 +93,35 @@ def test_its_end_is_an_error(file) -> None:
             opened.walk()
         assert caught.value.id == "hdf5-unreadable"
     opened.close()
+
+
+def test_its_end_is_an_error_where_nobody_waits_for_children(file) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        opened = Hdf5Process(file, Limits(), start=6)
+        os.kill(opened._process, signal.SIGSEGV)
+        with pytest.raises(CorruptError, match="ended"):
+            opened.walk()
+        Hdf5Process(file, Limits(), start=6).close()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_a_bound_of_the_processor_that_a_person_set_stands(fixtures_dir: Path) -> None:
+    """``ulimit -t``: one below the library's own is no damage of the file."""
+    address = str(fixtures_dir / "keras-files" / "keras3.weights.h5")
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_CPU, (50, 50));"
+        "from ckpttool.cli.main import main; sys.exit(main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "list", address],
+        capture_output=True,
+        text=True,
+        env=clean_environment({"PYTHONPATH": str(ROOT)}),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_it_leaves_nothing_behind(file) -> None:

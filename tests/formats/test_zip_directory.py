@@ -11,6 +11,7 @@ import pytest
 
 from ckpttool.errors import CkpttoolError, CorruptError, LimitError, UnsafeError, UnsupportedError
 from ckpttool.formats.zip_directory import STORED, ZipMember, read_directory, read_member
+from ckpttool.formats.zip_stream import unpacked
 from ckpttool.limits import Limits
 from tests.support.memory_file import MemoryFile
 
@@ -41,6 +42,16 @@ def test_members_are_what_zipfile_reads(method) -> None:
     file = MemoryFile(data)
     found = read_directory(file, Limits())
     assert [(member.name, read_member(file, member, 2**20)) for member in found] == contents
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_member_comes_in_pieces_as_small_as_asked_for(method) -> None:
+    contents = bytes(300_000)  # deflated, all of it comes out of some hundred bytes
+    file = MemoryFile(archive(("a", contents), method=method))
+    [member] = read_directory(file, Limits())
+    pieces = list(unpacked(file, member, piece_bytes=1000))
+    assert b"".join(pieces) == contents
+    assert max(map(len, pieces)) == 1000
 
 
 def test_folders_are_left_out_and_a_comment_is_no_matter() -> None:

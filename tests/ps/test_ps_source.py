@@ -302,6 +302,8 @@ def answering(list_body: bytes, value: bytes = b"", **headers: str) -> Iterator[
         listing(variables=[{**VARIABLE, "bytes": 9}]),
         listing(variables=[{**VARIABLE, "shape": [2**62], "bytes": 8}]),
         listing(variables=[{**VARIABLE, "name": None}]),
+        listing(variables=[{**VARIABLE, "name": "\ud800"}]),
+        listing(variables=[{**VARIABLE, "key": "\ud800"}]),
         listing(variables=[{**VARIABLE, "kind": "\x1b"}]),
     ],
 )

@@ -194,10 +194,12 @@ def test_a_few_rows_of_a_large_dataset_cost_a_few_reads(tmp_path) -> None:
 # Hostile ----------------------------------------------------------------------------------
 
 
-def repacked(files: Path, target: Path, **changed: bytes | None) -> str:
+def repacked(
+    files: Path, target: Path, *, archive: str = "keras3.keras", **changed: bytes | None
+) -> str:
     """A `.keras` with other members: ``config`` for ``config.json`` and so on."""
     names = {"config": "config.json", "metadata": "metadata.json", "weights": "model.weights.h5"}
-    with zipfile.ZipFile(files / "keras3.keras") as old, zipfile.ZipFile(target, "w") as new:
+    with zipfile.ZipFile(files / archive) as old, zipfile.ZipFile(target, "w") as new:
         for short, name in names.items():
             data = changed.get(short, old.read(name))
             if data is not None:
@@ -254,10 +256,11 @@ def test_code_in_an_h5_is_told(tmp_path) -> None:
         b"[]",
         b"null",
         b"\xff\xfe",
+        b'{"config": {"name": "\\ud800", "layers": []}}',  # half a character
         b'{"class_name": 3, "config": {"layers": [3, null, {"class_name": []}]}}',
         b'{"class_name": "M", "config": {"layers": ' + b"[" * 900 + b"]" * 900 + b"}}",
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_a_configuration_that_makes_no_sense(config, files, tmp_path) -> None:
     with open_source(repacked(files, tmp_path / "m.keras", config=config)) as source:
@@ -336,6 +339,27 @@ def test_a_flipped_bit_is_an_error_of_ours_or_other_values(files, tmp_path) -> N
                     value(source, variable)
         except CkpttoolError as error:
             assert error.exit_code in {11, 12, 20, 21}  # noqa: PT017 - any of several classes
+
+
+def test_half_a_character_in_a_configuration_is_in_no_name(files, tmp_path, run_cli) -> None:
+    """Keras before 3.3: only the configuration has the names of layers."""
+    config = zipfile.ZipFile(files / "keras2.keras").read("config.json")
+    assert b'"name": "scores"' in config
+    config = config.replace(b'"name": "scores"', b'"name": "\\ud800"')
+    address = repacked(files, tmp_path / "m.keras", archive="keras2.keras", config=config)
+    done = run_cli(["convert", address, str(tmp_path / "m.h5"), "--to", "h5", "-y"])
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["\u00b2", "1" * 5000, "\u0661"])
+def test_a_number_that_is_none_is_a_name(tmp_path, name) -> None:
+    path = tmp_path / "m.weights.h5"
+    with h5py.File(path, "w") as file:
+        for number in ("0", "1", name):
+            file[f"layers/dense/vars/{number}"] = np.zeros((2, 2), np.float32)
+    with open_source(str(path)) as source:
+        names = {variable.name for variable in source.variables()}
+    assert f"layers/dense/vars/{name}" in names
 
 
 def test_the_groups_of_layers_count_those_of_a_class() -> None:

@@ -118,6 +118,10 @@ def refused(data: bytes, limits: Limits | None = None) -> CkpttoolError:
     return caught.value
 
 
+#: As many digits as Python takes; where the data would begin then has one more.
+NINES = b"9" * 4300
+
+
 @pytest.mark.parametrize(
     ("header", "data", "why"),
     [
@@ -129,6 +133,11 @@ def refused(data: bytes, limits: Limits | None = None) -> CkpttoolError:
         ({"x": tensor()}, b"1234567", "take"),
         ({"x": tensor(offsets=(8, 0))}, b"12345678", "data_offsets"),
         ({"x": tensor(offsets=(-8, 0))}, b"12345678", "data_offsets"),
+        (
+            b'{"x": {"dtype": "U8", "shape": [0], "data_offsets": [%b, %b]}}' % (NINES, NINES),
+            b"",
+            "data_offsets",
+        ),
         ({"x": tensor(offsets=(0, 8, 16))}, b"12345678", "data_offsets"),
         ({"x": tensor(offsets=(0.0, 8.0))}, b"12345678", "another type"),
         ({"x": tensor(shape=(True, 2))}, b"12345678", "another type"),

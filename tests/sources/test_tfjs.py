@@ -162,6 +162,25 @@ def test_short_and_long_files(tmp_path: Path) -> None:
         assert whole(source, "w3").tolist() == [3] * 10
 
 
+@pytest.mark.parametrize(
+    ("minimum", "scale", "meant"),
+    [
+        (2.0**31 - 2, 1.0, [2**31 - 2, 2**31 - 1, -(2**31)]),
+        (-0.5, 0.25, [0, 0, 0]),
+        (0.0, 1.5e308, [0, 0, 0]),  # a multiple of it, and infinity
+    ],
+)
+def test_what_an_integer_cannot_hold_is_what_javascript_makes_of_it(
+    tmp_path: Path, minimum: float, scale: float, meant: list[int]
+) -> None:
+    """ECMA-262, ToInt32: modulo 2**32, and 0 of what is not finite."""
+    codes = Quantised(np.array([0, 1, 2], np.uint8), "int32", minimum, scale)
+    directory, _ = write_tfjs(tmp_path / "m", {"x": codes})
+    with open_source(str(directory)) as source:
+        found = whole(source, "x").tolist()
+    assert found == meant
+
+
 def test_more_files_than_are_kept_open(tmp_path: Path) -> None:
     array = np.arange(300, dtype=np.float32)
     directory, paths = write_tfjs(tmp_path / "m", {"x": array}, shard=8)
