@@ -125,6 +125,11 @@ class TrainingHost:
         """As ``ClusterCoordinator.join``."""
         self.coordinator.join()
 
+    @property
+    def steps(self) -> int:
+        """Steps that this process has scheduled."""
+        return self._gate.passed
+
     def restore(self) -> Loaded | None:
         """Go on from the newest snapshot of the run directory; None where there is none.
 

@@ -10,7 +10,8 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from ckpttool.conversion.wire import decode
 from ckpttool.conversion.worker.factory import load_function
@@ -19,14 +20,22 @@ from ckpttool.ps.channel import Channel
 from ckpttool.ps.live_protocol import failure
 from ckpttool.ps.setup import TrainSetup
 
+if TYPE_CHECKING:
+    from ckpttool.ps.runtime.context import TrainContext
+
 __all__ = ["run"]
 
+#: Steps after which every function has been traced that a training uses all the time.
+_FIRST_STEPS = 20
+_LOOK = 0.25
 #: Of an exception's text, what goes into a message.
 _TEXT = 1000
 
 
 def run(job: dict[str, Any], channel: Channel) -> None:
     """Train. Tells ``ready``, then ``done``, ``lost`` or ``failed``; stays after ``done``.
+
+    Also ``unused``, once, where an option does nothing in this training.
 
     Args:
         job: ``setup`` (a ``TrainSetup``, encoded) and ``attempt`` (0; one more after each restart).
@@ -40,8 +49,9 @@ def run(job: dict[str, Any], channel: Channel) -> None:
 
         with TrainContext(setup, attempt=job["attempt"]) as context:
             channel.send({"event": "ready"})
-            function(context)
-            context.finish()
+            with _watched(context, channel):
+                function(context)
+                context.finish()
             channel.send({"event": "done"})
             threading.Event().wait()  # what was trained stays readable
     except CkpttoolError as error:
@@ -55,6 +65,30 @@ def run(job: dict[str, Any], channel: Channel) -> None:
         else:
             channel.send({"event": "failed", **failure(_failed(setup.train, text))})
     sys.exit(1)
+
+
+@contextmanager
+def _watched(context: TrainContext, channel: Channel) -> Iterator[None]:
+    """Tell, once, where tensors do not travel as was asked for: nothing else would show it.
+
+    A function uses the link when it is traced, which is at its first step.
+    """
+    over = threading.Event()
+
+    def watch() -> None:
+        while context.steps < _FIRST_STEPS and not over.wait(_LOOK):
+            pass
+        unused = context.unused_compression
+        if context.steps and unused:
+            channel.send({"event": "unused", "options": " and ".join(unused)})
+
+    thread = threading.Thread(target=watch, name="ckpttool-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _is_lost(error: BaseException) -> bool:
