@@ -12,6 +12,7 @@ from ckpttool.errors import CorruptError, NoSpaceError, RefusedError
 from ckpttool.storage import open_directory
 from ckpttool.storage.fileset import COMMIT_JOURNAL, NEW_PREFIX, FileSet, finish_interrupted
 from ckpttool.storage.local import LocalDirectory
+from ckpttool.storage.local_files import LocalNewFile
 
 OLD = {"m.index": b"old index", "m.data-0": b"old data", "m.data-1": b"old stale"}
 NEW = {"m.data-0": b"new data", "m.index": b"new index"}
@@ -186,20 +187,21 @@ def test_what_a_killed_writer_left_half_written_is_removed(tmp_path):
     assert files(tmp_path) == OLD
 
 
+class InterruptedFile(LocalNewFile):
+    """Is interrupted just after it has its name: by a signal, or a disk that fails."""
+
+    def commit(self) -> None:
+        super().commit()
+        raise KeyboardInterrupt
+
+
 class Interrupted(LocalDirectory):
-    """Is interrupted just after the journal has its name: by a signal, or a disk that fails."""
+    """One whose journal is such a file."""
 
     def create(self, name, **options):
-        file = super().create(name, **options)
         if name == COMMIT_JOURNAL:
-            commit = file.commit
-
-            def interrupted() -> None:
-                commit()
-                raise KeyboardInterrupt
-
-            file.commit = interrupted
-        return file
+            return InterruptedFile(self, name, overwrite=False, expected=None)
+        return super().create(name, **options)
 
 
 def test_a_journal_does_not_outlive_the_files_that_it_speaks_of(tmp_path):
