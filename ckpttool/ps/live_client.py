@@ -37,6 +37,7 @@ class LiveClient:
         self._directory = directory
         self._timeout = timeout
         self._connection: socket.socket | None = None
+        self._interrupted = False
 
     def ask(self, request: str, **arguments: object) -> dict[str, Any]:
         """The value of a request.
@@ -74,9 +75,19 @@ class LiveClient:
 
     def close(self) -> None:
         """End the connection; a second call does nothing."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def interrupt(self) -> None:
+        """From another thread: let ``ask`` fail at once, and whenever it is called again."""
+        self._interrupted = True
+        connection = self._connection
+        if connection is not None:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # it has ended
 
     def __enter__(self) -> Self:
         return self
@@ -100,6 +111,8 @@ class LiveClient:
                 connection.close()
                 raise
             self._connection = connection
+        if self._interrupted:
+            raise OSError("it was interrupted")
         return self._connection
 
     def _unreachable(self, why: str) -> UnreachableError:

@@ -203,7 +203,7 @@ def test_openapi_describes_every_route(ask: Client) -> None:
             assert status in ({200} if known and open_path else {405} if open_path else {401})
 
 
-def test_metrics_can_be_parsed(ask: Client) -> None:
+def test_metrics_can_be_parsed(ask: Client, training: Training) -> None:
     ask.values(TABLE)
     text = ask("/metrics").body.decode()
     found = {
@@ -217,6 +217,13 @@ def test_metrics_can_be_parsed(ask: Client) -> None:
     assert found["ckpttool_ps_variables", "1"] == 3
     assert found["ckpttool_sync_total", "failed"] == 1
     assert found["ckpttool_snapshots_total",] >= 1
+    made = found["ckpttool_snapshot_duration_seconds_count",]
+    assert made == found["ckpttool_sync_total", "ok"] == training.number
+    assert found["ckpttool_snapshot_duration_seconds_bucket", "0.02"] == 0
+    assert found["ckpttool_snapshot_duration_seconds_bucket", "0.05"] == made
+    assert found["ckpttool_snapshot_duration_seconds_bucket", "+Inf"] == made
+    assert found["ckpttool_snapshot_duration_seconds_sum",] == pytest.approx(0.03 * made)
+    assert found["ckpttool_export_duration_seconds_count",] == 0
     assert found["ckpttool_snapshot_age_seconds",] >= 0
     assert found["ckpttool_param_load_seconds_count", "read"] >= 1
     assert found["ckpttool_served_bytes_total",] > 0

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,11 +18,12 @@ from typing import Any
 
 from ckpttool.conversion.wire import encode
 from ckpttool.errors import UsageError
+from ckpttool.ps.runtime.durations import Durations
 from ckpttool.ps.runtime.live_server import LiveServer
 from ckpttool.ps.setup import GatewaySetup
 from tests.support.command import ROOT
 
-__all__ = ["Training", "gateway"]
+__all__ = ["TOKEN", "Training", "gateway", "gateway_process"]
 
 TOKEN = "a-token-of-the-tests"
 
@@ -34,6 +36,10 @@ class Training:
         self.prefix = prefix
         self.number = 0
         self.step = 100
+        self.durations = Durations()
+        #: Exports wait until it is set.
+        self.exporting = threading.Event()
+        self.exporting.set()
         self.snapshots: list[dict[str, Any]] = []
         self.exports: list[dict[str, Any]] = []
         self.losses: dict[str, float] = {"loss": 0.25, "odd": math.nan}
@@ -69,6 +75,7 @@ class Training:
             "snapshots": self.snapshots,
             "exports": self.exports,
             "syncs": {"ok": self.number, "failed": 1},
+            "durations": {"snapshot": self.durations.as_dict(), "export": Durations().as_dict()},
         }
 
     def _snapshot(self, message: Mapping[str, Any]) -> object:
@@ -90,15 +97,17 @@ class Training:
                 "step_after": self.step,
                 "consistent": True,
                 "time": time.time(),
-                "seconds": 0.02,
+                "seconds": 0.03,
                 "pause_seconds": 0.001,
                 "bytes": 4096,
             }
         )
+        self.durations.add(self.snapshots[-1]["seconds"])
         return self.snapshots[-1]
 
     def _export(self, message: Mapping[str, Any]) -> object:
         self.requests.append(message)
+        self.exporting.wait()
         if message["to"] != "savedmodel":
             raise UsageError("no such target", why="the stand-in has one", id="target-unknown")
         export = {
@@ -119,6 +128,15 @@ class Training:
 @contextmanager
 def gateway(directory: Path, **setup: Any) -> Iterator[dict[str, Any]]:
     """A gateway over a run directory; gives what it said on stdout. It is gone afterwards."""
+    with gateway_process(directory, **setup) as (_, said):
+        yield said
+
+
+@contextmanager
+def gateway_process(
+    directory: Path, **setup: Any
+) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any]]]:
+    """As `gateway`, with its process."""
     job = encode(
         GatewaySetup(
             run_dir=str(directory),
@@ -139,7 +157,7 @@ def gateway(directory: Path, **setup: Any) -> Iterator[dict[str, Any]]:
     try:
         line = child.stdout.readline()
         assert line, log.read_text()
-        yield json.loads(line)
+        yield child, json.loads(line)
     finally:
         child.terminate()
         try:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -50,8 +55,13 @@ class Metrics:
         self._rows.inc(rows)
         self._bytes.inc(nbytes)
 
-    def answered(self, path: str, status: int) -> None:
-        """A request has its answer; ``path`` is that of a route."""
+    def answered(self, path: str, status: int | str) -> None:
+        """A request has its answer.
+
+        Args:
+            path: of a route, or of a gRPC method.
+            status: of HTTP, or gRPC's word.
+        """
         self._requests.labels(path, str(status)).inc()
 
     def exposition(self, status: dict[str, Any] | None) -> bytes:
@@ -87,6 +97,11 @@ class _Training(Collector):
         for outcome, count in (status.get("syncs") or {}).items():
             syncs.add_metric([str(outcome)], float(count))
         yield syncs
+        durations = status.get("durations") or {}
+        for what in ("snapshot", "export"):
+            if what in durations:
+                name = f"ckpttool_{what}_duration_seconds"
+                yield _histogram(name, f"What each {what} took", durations[what])
         yield from self._by_ps()
         yield from self._snapshots()
         yield from self._exports()
@@ -148,3 +163,10 @@ class _Training(Collector):
             seconds.add_metric([name], value)
         yield exports
         yield seconds
+
+
+def _histogram(name: str, text: str, told: Mapping[str, Any]) -> Metric:
+    """A histogram of counts that live.sock tells (``runtime/durations.py``)."""
+    bounds = [*(str(float(bound)) for bound in told["bounds"]), "+Inf"]
+    buckets = list(zip(bounds, accumulate(map(float, told["counts"])), strict=True))
+    return HistogramMetricFamily(name, text, buckets=buckets, sum_value=float(told["sum"]))

@@ -43,6 +43,8 @@ from ckpttool.sources.selection import Index, parse_index
 
 __all__ = ["Context", "calls"]
 
+#: What stands before a member that is a message: its number and its length.
+_FIELD_BYTES = 6
 #: Characters of each part of an error: metadata has to stay under 8 KiB.
 _ERROR_CHARACTERS = 300
 
@@ -245,13 +247,14 @@ def _listing(held: Held, source: Source) -> list[bytes]:
     """The variables of a snapshot, as the pieces of an answer."""
     pieces = []
     piece = messages.ListPiece(snapshot=_snapshot(held, source), style=source.style)
-    size = 0
+    size = piece.ByteSize()
     for variable in source.variables():
         message = messages.variable_message(variable)
-        size += message.ByteSize()
-        if size > PIECE_BYTES and piece.variables:
+        nbytes = message.ByteSize() + _FIELD_BYTES
+        if size + nbytes > PIECE_BYTES and piece.variables:
             pieces.append(_bytes(piece))
-            piece, size = messages.ListPiece(), message.ByteSize()
+            piece, size = messages.ListPiece(), 0
+        size += nbytes
         piece.variables.append(message)
     return [*pieces, _bytes(piece)]
 

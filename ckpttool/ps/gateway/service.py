@@ -10,6 +10,7 @@ import asyncio
 import math
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -28,6 +29,8 @@ PIECE_BYTES = 2**20
 #: Seconds that a snapshot may take, and an export.
 _SNAPSHOT_SECONDS = 300.0
 _EXPORT_SECONDS = 6 * 3600.0
+#: Exports that are waited for at a time; the training makes one after the other.
+_EXPORTS = 16
 #: The training is asked for its status at most so often,
 _STATUS_SECONDS = 0.5
 #: and for a newer snapshot too, where it has none.
@@ -68,6 +71,9 @@ class Service:
         self._shelf = Shelf(run_dir)
         self._asks = LiveClient(run_dir, _STATUS_PATIENCE)
         self._snapshots = LiveClient(run_dir, _SNAPSHOT_SECONDS)
+        # Those who wait for exports, for hours, take no thread from those who read.
+        self._waiting = ThreadPoolExecutor(_EXPORTS)
+        self._exporting: set[LiveClient] = set()
         self._refreshing = asyncio.Lock()
         self._asking = asyncio.Lock()
         self._asked = -math.inf
@@ -123,9 +129,14 @@ class Service:
 
         def ask() -> dict[str, Any]:
             with LiveClient(self._run_dir, _EXPORT_SECONDS) as client:
-                return client.ask("export", to=to, name=name, wait=wait)
+                self._exporting.add(client)
+                try:
+                    return client.ask("export", to=to, name=name, wait=wait)
+                finally:
+                    self._exporting.discard(client)
 
-        return await asyncio.to_thread(ask)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._waiting, ask)
 
     def read(self, held: Held, name: str, index: Index) -> Body:
         """Elements of a variable; blocks, and so do the pieces of its answer.
@@ -146,10 +157,13 @@ class Service:
         return Body(variable, selection.result_shape, rows, nbytes, chain((first,), pieces))
 
     def close(self) -> None:
-        """Close all snapshots and connections."""
-        self._shelf.close()
+        """Close all snapshots and connections; what waits for an answer fails."""
+        for client in (self._asks, self._snapshots, *self._exporting):
+            client.interrupt()
+        self._waiting.shutdown(cancel_futures=True)
         self._asks.close()
         self._snapshots.close()
+        self._shelf.close()
 
     def _new_enough(self) -> Held | None:
         held = self._shelf.newest

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, replace
 from ckpttool.conversion.targets import find_target
 from ckpttool.errors import CkpttoolError, ConversionError, LimitError, NoSpaceError, UsageError
 from ckpttool.ps.run_dir import RunDirectory
+from ckpttool.ps.runtime.durations import Durations
 from ckpttool.ps.runtime.snapshot import Snapshot
 from ckpttool.ps.runtime.versions import VersionFolder
 from ckpttool.ps.tied import end_tied, spawn_tied
@@ -91,6 +92,8 @@ class Exporter:
         self._run = run
         self._snapshot = snapshot
         self._keep = keep
+        #: Of those that were made.
+        self.durations = Durations()
         self._one_at_a_time = threading.Lock()
         self._lock = threading.Lock()
         self._exports: list[Export] = []
@@ -181,6 +184,8 @@ class Exporter:
                 self._in_use = None
             removed = self._tidy(folder, made=export.state == "done")
             export = replace(export, seconds=time.monotonic() - started)
+            if export.state == "done":
+                self.durations.add(export.seconds)
             self._remember(export, removed)
             return export
 

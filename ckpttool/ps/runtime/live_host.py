@@ -20,9 +20,11 @@ from ckpttool.formats.dtypes import BY_NAME
 from ckpttool.limits import default_limits
 from ckpttool.model import numel
 from ckpttool.ps.run_dir import RunDirectory
+from ckpttool.ps.runtime.durations import Durations
 from ckpttool.ps.runtime.exports import Export, Exporter
 from ckpttool.ps.runtime.live import LiveSource, Loaded, per_ps
 from ckpttool.ps.runtime.live_server import Handler, LiveServer
+from ckpttool.ps.runtime.pace import Pace
 from ckpttool.ps.runtime.snapshot import Snapshot, SnapshotStore
 from ckpttool.ps.setup import KEPT_EXPORTS, ExportSetup, SnapshotSetup
 from ckpttool.sources.registry import open_source
@@ -61,11 +63,14 @@ class LiveHost:
         self._exporter = Exporter(run, self.snapshot, keep_exports)
         self._one_at_a_time = threading.Lock()
         self._ended = threading.Event()
+        #: Set when somebody waits for the end: a snapshot under way is not held then.
+        self._hurry = threading.Event()
         self._server = LiveServer(run.path, self._handlers())
         self._ticker = threading.Thread(target=self._tick, name="ckpttool-ticker", daemon=True)
         self._losses: dict[str, float] = {}
         self._steps: list[tuple[float, int]] = []
         self._synced = {"ok": 0, "failed": 0}
+        self._durations = Durations()
         #: Set when the training is asked to end.
         self.stopping = threading.Event()
         #: Options of every export: where the graph is.
@@ -88,6 +93,7 @@ class LiveHost:
         traceback: TracebackType | None,
     ) -> None:
         self._ended.set()
+        self._hurry.set()
         self._exporter.close()
         self._server.__exit__(kind, value, traceback)
         self._ticker.join(10 * _TICK)
@@ -127,11 +133,13 @@ class LiveHost:
             started = time.monotonic()
             try:
                 with self._source.freeze(consistent=consistent) as frozen:
-                    made = self._store.take(frozen, started, self._exporter.in_use)
+                    pace = Pace(self._timing.drain_rate, lambda: self._source.busy, self._hurry)
+                    made = self._store.take(frozen, started, pace, self._exporter.in_use)
             except CkpttoolError:
                 self._synced["failed"] += 1
                 raise
             self._synced["ok"] += 1
+            self._durations.add(made.seconds)
             return made
 
     def export(self, setup: ExportSetup, *, wait: bool = False) -> Export:
@@ -163,6 +171,10 @@ class LiveHost:
             "snapshots": [snapshot.as_dict() for snapshot in self._store.all],
             "exports": [export.as_dict() for export in self._exporter.all],
             "syncs": dict(self._synced),
+            "durations": {
+                "snapshot": self._durations.as_dict(),
+                "export": self._exporter.durations.as_dict(),
+            },
         }
 
     def _handlers(self) -> dict[str, Handler]:
@@ -200,6 +212,7 @@ class LiveHost:
 
     def _on_stop(self, _: Mapping[str, Any]) -> dict[str, object]:
         self.stopping.set()
+        self._hurry.set()
         return {"stopping": True}
 
     def _on_write(self, message: Mapping[str, Any]) -> dict[str, object]:
