@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import click
 
 from ckpttool.cli import options
 from ckpttool.cli.output import Output
 from ckpttool.cli.views.rewrite import RewriteView
+from ckpttool.errors import UsageError
 from ckpttool.limits import default_limits
 from ckpttool.ops.rewrite.plan_file import (
     SavedPlan,
@@ -22,14 +24,22 @@ from ckpttool.ops.rewrite.plan_file import (
     save_plan,
 )
 from ckpttool.ops.rewrite.run import Options, RewriteResult
-from ckpttool.storage import stat_path
 
 __all__ = ["Rewriting", "destination_option", "link_option", "rewriting"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 #: Where the plan that is being carried out lies in click's context.
-_PLAN = "ckpttool.plan"
+_APPLIED = "ckpttool.plan"
+#: What of a command's own may stand beside ``--apply``.
+_BESIDE_APPLY = {"dry_run", "yes"}
+
+
+class _Applied(NamedTuple):
+    """A plan that is being carried out; ``dry_run`` is what was said this time."""
+
+    plan: SavedPlan
+    dry_run: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +55,23 @@ class Rewriting:
     jobs: int | None
     plan_file: str | None
 
-    def run(
-        self, out: Output, command: str, destination: str, work: Callable[[Options], RewriteResult]
-    ) -> int:
+    def run(self, out: Output, command: str, work: Callable[[Options], RewriteResult]) -> int:
         """Do the work, and show what it came to."""
-        return self.show(out, destination, lambda given: RewriteView(command, work(given)))
+        return self.show(out, lambda given: RewriteView(command, work(given)))
 
-    def show(self, out: Output, destination: str, work: Callable[[Options], RewriteView]) -> int:
-        """Ask where something would be replaced, do the work, show its view.
+    def show(self, out: Output, work: Callable[[Options], RewriteView]) -> int:
+        """Do the work, ask where something would be replaced, show its view.
 
         With ``--plan`` nothing is done and the plan is saved; with ``--apply`` it is first
         made sure that everything is as it was.
         """
         context = click.get_current_context()
-        saved: SavedPlan | None = context.meta.get(_PLAN)
-        if saved is not None:
+        applied: _Applied | None = context.meta.get(_APPLIED)
+        dry_run = self.dry_run
+        if applied is not None:
             now = work(self._options(dry_run=True))
-            require_unchanged(saved, now.data(), now.inputs)
+            require_unchanged(applied.plan, now.data(), now.inputs)
+            dry_run = applied.dry_run
         if self.plan_file is not None:
             view = work(self._options(dry_run=True))
             arguments = _without_plan(options.arguments(context))
@@ -69,19 +79,27 @@ class Rewriting:
             plan = SavedPlan(command, arguments, os.getcwd(), tuple(view.inputs), view.data())
             save_plan(self.plan_file, plan, overwrite=False)
             return out.show(view)
-        replaces = self.overwrite and stat_path(f"{destination}.index") is not None
-        if replaces and not self.dry_run and not self.yes and saved is None:
-            out.confirm(f"replace {destination}?")
+        asks = not (self.yes or applied)
         with out.progress("writing") as progress:
-            view = work(self._options(dry_run=self.dry_run, progress=progress))
+            view = work(
+                self._options(
+                    dry_run=dry_run,
+                    confirm=(lambda place: out.confirm(f"replace {place}?")) if asks else None,
+                    progress=progress,
+                )
+            )
         for note in view.notes:
             out.note(note)
-        if self.verify and not self.dry_run:
-            out.note(f"{destination} was read back: every checksum fits")
+        if self.verify and not dry_run:
+            out.note(f"{view.destination} was read back: every checksum fits")
         return out.show(view)
 
     def _options(
-        self, *, dry_run: bool, progress: Callable[[int, int], None] | None = None
+        self,
+        *,
+        dry_run: bool,
+        confirm: Callable[[str], None] | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> Options:
         return Options(
             dry_run=dry_run,
@@ -90,6 +108,7 @@ class Rewriting:
             link=self.link,
             jobs=self.jobs or 1,
             verify=self.verify,
+            confirm=confirm,
             progress=progress,
             limits=default_limits(),
         )
@@ -166,26 +185,43 @@ def _apply(ctx: click.Context, param: click.Parameter, value: str | None) -> Non
     del param
     if value is None or ctx.resilient_parsing:
         return
+    given = _given(ctx)
+    other = [one for one in given if one.expose_value and one.name not in _BESIDE_APPLY]
+    if other:
+        said = ", ".join(max(one.opts, key=len) for one in other)
+        raise UsageError(
+            f"--apply carries out a plan as it was saved: nothing can be added to it ({said})",
+            why="it says itself what is read, what is done with it and where it is written",
+            hint="make another plan; -n shows what is left to do of this one",
+        )
     plan = load_plan(value, ctx.command.name or "")
     require_directory(plan.directory)
-    ctx.meta[_PLAN] = plan
+    ctx.meta[_APPLIED] = _Applied(plan, any(one.name == "dry_run" for one in given))
     name = ctx.info_name or ""
     with ctx.command.make_context(name, list(plan.arguments), parent=ctx.parent) as inner:
         ctx.exit(int(ctx.command.invoke(inner)))
 
 
+def _given(ctx: click.Context) -> list[click.Parameter]:
+    """The options and arguments that the command line has, whether looked at yet or not."""
+    values, _, order = ctx.command.make_parser(ctx).parse_args(options.arguments(ctx))
+    return [
+        one
+        for one in order  # every argument is in it
+        if isinstance(one, click.Option) or isinstance(values.get(one.name or ""), str | tuple)
+    ]
+
+
 def _without_plan(arguments: Sequence[str]) -> tuple[str, ...]:
     """A command line as it is carried out later: what only makes or shows the plan is gone."""
     kept: list[str] = []
-    skip = False
-    for argument in arguments:
-        if skip or argument in _ONLY_NOW or argument.startswith("--plan="):
-            skip = False
-        elif argument == "--plan":
-            skip = True
-        else:
+    waiting = deque(arguments)
+    while waiting:
+        argument = waiting.popleft()
+        if argument == "--":
+            return (*kept, argument, *waiting)
+        if argument == "--plan":
+            waiting.popleft()
+        elif argument != "--json" and not argument.startswith("--plan="):
             kept.append(argument)
     return tuple(kept)
-
-
-_ONLY_NOW = {"-n", "--dry-run", "--json"}

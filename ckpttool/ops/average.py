@@ -1,8 +1,8 @@
 """``average``: the mean of several checkpoints' floats; everything else is the last one's.
 
 Sums are made in float64 (complex128), a piece of every source at a time, so that memory
-does not grow with the variables. Steps, counters, strings and the object graph are those
-of the last source.
+does not grow with the variables. Steps, counters, strings, the object graph and the
+``.meta`` are those of the last source.
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ from ckpttool.model import shape_text
 from ckpttool.ops.rewrite.destination import destination, prefix_of
 from ckpttool.ops.rewrite.layout import StoredPart, Variable, content_of
 from ckpttool.ops.rewrite.reading import bundle_from
-from ckpttool.ops.rewrite.run import Change, Options, RewriteResult, carry_out, finish_pending
+from ckpttool.ops.rewrite.run import (
+    Change,
+    Options,
+    RewriteResult,
+    carry_out,
+    finish_pending,
+    open_graph,
+)
 from ckpttool.ops.rewrite.slicing import Layout
 from ckpttool.ops.rewrite.stream import stream
 from ckpttool.ops.rewrite.tensors import Bundle, Computed, Content, Tensor, for_threads
@@ -67,7 +74,8 @@ def average(
         bundles[-1].inputs = tuple(one for bundle in bundles for one in bundle.inputs)
         location = " ".join(source.location for source in sources)
         notes = [*pending, *(note for one in found for note in one.notes)]
-        return carry_out(location, bundles[-1], where, changes, options, notes=notes)
+        graph = open_graph(found[-1], opened)
+        return carry_out(location, bundles[-1], where, changes, options, graph=graph, notes=notes)
 
 
 def _shares(addresses: Sequence[str], weights: Sequence[float] | None) -> list[float]:

@@ -6,8 +6,9 @@ their names change. The index comes last at the destination, and goes first at t
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 
 from ckpttool.errors import (
@@ -18,6 +19,7 @@ from ckpttool.errors import (
     StorageError,
     UnsupportedError,
 )
+from ckpttool.limits import Limits
 from ckpttool.ops.copy_files import CheckpointFiles, collect, require_free
 from ckpttool.ops.rewrite.destination import Destination, destination, prefix_of
 from ckpttool.ops.rewrite.recipes import recipe_of_copy
@@ -36,6 +38,7 @@ from ckpttool.ops.rewrite.tensors import Input
 from ckpttool.ops.rewrite.threads import in_order
 from ckpttool.sources.address import Resolved, resolve
 from ckpttool.sources.filenames import join
+from ckpttool.sources.run import read_state_file
 from ckpttool.storage import open_directory
 from ckpttool.storage.base import FileStat
 from ckpttool.storage.fileset import FileSet, Recipe
@@ -93,12 +96,14 @@ def _transfer(
 ) -> RewriteResult:
     _require_checkpoint(found)
     files = collect(source, found, options.limits, _salvage(found))
-    if options.check:
-        _require_healthy(found, options)
     with open_directory(where.directory) as directory:
+        _require_elsewhere(source, directory, found, where)
         old = require_free(directory, files, where.prefix, overwrite=options.overwrite)
+        if old and not options.dry_run and options.confirm is not None:
+            options.confirm(where.location)
+        if options.check:
+            _require_healthy(found, options)
         if not options.dry_run:
-            _require_elsewhere(source, directory, found, where)
             with DirectoryLock(directory) as lock:
                 recipes = _recipes(source, files, where.prefix)
                 warnings += recover(directory, lock, recipes.values())
@@ -109,6 +114,8 @@ def _transfer(
                 verify_result(where, options)
             if moving:
                 _remove(source, files)
+        if moving and not options.dry_run:
+            warnings += _still_listed(source, found.prefix, options.limits)
         shards = tuple(
             ShardResult(join(directory.path, one.name(where.prefix)), one.stat.size, one.variables)
             for one in files.data
@@ -206,6 +213,18 @@ def _remove(source: LocalDirectory, files: CheckpointFiles) -> None:
     for one in others:
         source.remove(one.stat)
     source.sync()
+
+
+def _still_listed(source: LocalDirectory, prefix: str, limits: Limits) -> Iterator[str]:
+    """What to know where the run's state file names a checkpoint that is moved."""
+    file = read_state_file(source, limits)
+    if file is None or file.state is None:
+        return
+    said = file.state
+    paths = (said.model_checkpoint_path or "", *said.all_model_checkpoint_paths)
+    if prefix in map(os.path.basename, paths):
+        mend = f"ckpttool state {shlex.quote(source.path)} --fix"
+        yield f"{file.path} names {prefix}, which is elsewhere now: {mend}"
 
 
 def _require_elsewhere(

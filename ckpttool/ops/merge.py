@@ -6,6 +6,7 @@ decided by a rule that was given, or refused by name.
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -20,7 +21,7 @@ from ckpttool.ops.rewrite.reading import bundle_from
 from ckpttool.ops.rewrite.run import Change, Options, RewriteResult, carry_out, finish_pending
 from ckpttool.ops.rewrite.slice_rules import glob
 from ckpttool.ops.rewrite.tensors import Bundle, Owner, Tensor
-from ckpttool.sources.address import resolve
+from ckpttool.sources.address import Resolved, resolve
 from ckpttool.sources.base import Source
 from ckpttool.sources.registry import open_resolved
 
@@ -45,7 +46,8 @@ def merge(
         addresses: the sources: the first is A, the second B, and so on.
         to: the destination.
         on_conflict: for a variable that several have: refuse; the first source's; the
-            last one's; or all, under the name of their checkpoint and a slash.
+            last one's; or all, under the name of their checkpoint and a slash (with as much
+            of its path before it as tells the sources apart).
         take: ``B:GLOB``: of source B only what matches (several patterns unite), and these
             from no other source.
         options: how.
@@ -68,7 +70,7 @@ def merge(
         where = destination(to, prefix_of(found[0]))
         bundles = [bundle_from(source) for source in sources]
         wanted = _wanted(sources, bundles, take)
-        changes = _settle(sources, wanted, [prefix_of(one) for one in found], on_conflict)
+        changes = _settle(sources, wanted, _scopes(found), on_conflict)
         pieces = [
             (source.location, _only(bundle, keep))
             for source, bundle, keep in zip(sources, bundles, wanted, strict=True)
@@ -128,10 +130,23 @@ def _wanted(
     return wanted
 
 
+def _scopes(found: Sequence[Resolved]) -> list[str]:
+    """A name for each source: its prefix, with as many directories as make all different.
+
+    Several runs have a ``model.ckpt-1000``. One checkpoint given twice keeps one name.
+    """
+    paths = [[*os.path.abspath(one.directory).split("/"), prefix_of(one)] for one in found]
+    for length in range(1, max(map(len, paths)) + 1):
+        names = ["/".join(path[-length:]) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [path[-1] for path in paths]
+
+
 def _settle(
     sources: Sequence[Source],
     wanted: list[Wanted],
-    prefixes: Sequence[str],
+    scopes: Sequence[str],
     on_conflict: OnConflict,
 ) -> list[Change]:
     """Decide who gives what several have; changes ``wanted``."""
@@ -147,7 +162,7 @@ def _settle(
         name = key.decode("utf-8", "surrogateescape")
         if on_conflict == "prefix":
             for number in numbers:
-                new = prefixes[number].encode("utf-8", "surrogateescape") + b"/" + key
+                new = scopes[number].encode("utf-8", "surrogateescape") + b"/" + key
                 wanted[number][key] = new
                 text = new.decode("utf-8", "surrogateescape")
                 changes.append(Change(name, f"→ {text}", f"from {sources[number].location}"))

@@ -27,7 +27,14 @@ from ckpttool.ops.rewrite.placing import (
     within,
 )
 from ckpttool.ops.rewrite.reading import bundle_from
-from ckpttool.ops.rewrite.run import Change, Options, RewriteResult, carry_out, finish_pending
+from ckpttool.ops.rewrite.run import (
+    Change,
+    Options,
+    RewriteResult,
+    carry_out,
+    finish_pending,
+    open_graph,
+)
 from ckpttool.ops.rewrite.tensors import Bundle
 from ckpttool.policy.placement import Piece
 from ckpttool.sources.address import Resolved, resolve
@@ -106,11 +113,7 @@ def repartition(
         changes: Sequence[Change] = _relayout(bundle, asked)
         moves = _placed(bundle, asked, found[0], options.limits)
         changes = [*changes, *moves] if changes else moves
-        graph = None
-        with open_directory(found[0].directory) as directory:
-            if directory.stat(graph_name(found[0].prefix)) is not None:
-                graph = directory.open(graph_name(found[0].prefix))
-                opened.callback(graph.close)
+        graph = open_graph(found[0], opened)
         location = " ".join(source.location for source in sources)
         notes = [note for one in found for note in one.notes]
         return carry_out(

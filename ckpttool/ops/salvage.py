@@ -20,10 +20,17 @@ from ckpttool.model import numel
 from ckpttool.ops.rewrite.destination import Destination, destination, is_bundle, prefix_of
 from ckpttool.ops.rewrite.from_source import bundle_from
 from ckpttool.ops.rewrite.part_sums import check_opaque, check_whole
-from ckpttool.ops.rewrite.run import Change, Options, RewriteResult, carry_out, finish_pending
+from ckpttool.ops.rewrite.run import (
+    Change,
+    Options,
+    RewriteResult,
+    carry_out,
+    finish_pending,
+    open_graph,
+)
 from ckpttool.ops.rewrite.tensors import Bundle, Stored, Tensor, bundle_of, inputs_of
 from ckpttool.sources.address import Resolved, resolve
-from ckpttool.sources.filenames import graph_name, index_name
+from ckpttool.sources.filenames import index_name
 from ckpttool.sources.registry import open_resolved
 from ckpttool.sources.shard_files import ShardFiles
 from ckpttool.storage import open_directory
@@ -113,10 +120,7 @@ def _write(
         )
     changes = [Change(one.object, "lost", one.why) for one in lost]
     with ExitStack() as opened:
-        graph = None
-        directory = opened.enter_context(open_directory(found.directory))
-        if directory.stat(graph_name(found.prefix)) is not None:
-            graph = opened.enter_context(closing(directory.open(graph_name(found.prefix))))
+        graph = open_graph(found, opened)
         result = carry_out(
             found.location, bundle, where, changes, options, graph=graph, notes=notes
         )

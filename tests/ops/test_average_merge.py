@@ -217,3 +217,27 @@ def test_the_commands(run_cli, three, two):
     done = run_cli(["merge", two / "back", two / "top", "-o", two / "m", "--on-conflict", "last"])
     assert done.returncode == 0, done.stderr
     assert run_cli(["average", a, b, "-o", two / "x", "--weights", "a"]).returncode == 2
+
+
+def test_one_name_in_several_runs_is_told_apart_by_directory(tf, tmp_path):
+    """``a/run/model`` and ``b/run/model`` have the last directory in common, too."""
+    for number, folder in enumerate(("a", "b")):
+        (tmp_path / folder / "run").mkdir(parents=True)
+        write_name_based(tmp_path / folder / "run" / "model", {"w": tf.constant([float(number)])})
+    sources = [tmp_path / folder / "run" / "model" for folder in ("a", "b")]
+    union(sources, tmp_path / "m", "prefix")
+    assert read(tf, tmp_path / "m") == {"a/run/model/w": [0.0], "b/run/model/w": [1.0]}
+
+
+def test_a_checkpoint_has_no_two_names_for_itself(two):
+    with pytest.raises(RefusedError) as caught:
+        union([two / "back", two / "back"], two / "m", "prefix")
+    assert caught.value.id == "duplicate-key"
+
+
+def test_the_graph_file_of_the_last_one_goes_with_the_mean(fixtures_dir, tmp_path):
+    source = fixtures_dir / "mlp-v1" / "model.ckpt-1000"
+    average([str(source), str(source)], str(tmp_path / "mean"), None, Options())
+    assert (tmp_path / "mean.meta").read_bytes() == source.with_name(
+        "model.ckpt-1000.meta"
+    ).read_bytes()

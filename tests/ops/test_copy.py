@@ -194,3 +194,17 @@ def test_the_commands(run_cli, fixtures_dir, tmp_path):
     done = run_cli(["cp", fixtures_dir / "mlp-v1", tmp_path / "nowhere" / "x"])
     assert done.returncode == 10
     assert "mkdir -p" in done.stderr
+
+
+def test_a_move_says_that_the_state_file_names_the_old_place(run_cli, fixtures_dir, tmp_path):
+    shutil.copytree(fixtures_dir / "mlp-v1", tmp_path / "run")
+    before = (tmp_path / "run" / "checkpoint").read_bytes()
+    source = tmp_path / "run" / "model.ckpt-1000"
+    planned = run_cli(["mv", source, tmp_path / "best", "-n"])
+    assert "--fix" not in planned.stderr
+    done = run_cli(["mv", source, tmp_path / "best"])
+    assert done.returncode == 0, done.stderr
+    assert f"ckpttool state {tmp_path / 'run'} --fix" in done.stderr
+    assert (tmp_path / "run" / "checkpoint").read_bytes() == before
+    again = run_cli(["mv", tmp_path / "best", tmp_path / "run" / "best"])
+    assert "--fix" not in again.stderr  # no state file names that one

@@ -79,6 +79,44 @@ def test_an_existing_plan_is_not_overwritten(run_cli, folder):
     assert done.returncode == 31
 
 
+@pytest.mark.parametrize("more", [["-n"], ["--dry-run"], ["-n", "-y", "--json"]])
+def test_a_dry_run_of_a_plan_writes_nothing(run_cli, folder, more):
+    save(run_cli, folder)
+    for command in (["--apply", "plan.json", *more], [*more, "--apply=plan.json"]):
+        done = run_cli(["repartition", *command], cwd=folder)
+        assert done.returncode == 0, done.stderr
+        assert not list(folder.glob("out.*"))
+    (folder / "run" / "model.ckpt-1000.index").touch()
+    assert run_cli(["repartition", *command], cwd=folder).returncode == 30
+
+
+@pytest.mark.parametrize("how", ["-n", "-ny", "--dry-run"])
+def test_a_plan_of_a_dry_run_is_carried_out(run_cli, folder, how):
+    save(run_cli, folder, how)
+    done = run_cli(["repartition", "--apply", "plan.json"], cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert len(list(folder.glob("out.data-*"))) == 3
+
+
+@pytest.mark.parametrize(
+    "more", [["--shards", "2"], ["run", "elsewhere"], ["--overwrite"], ["--verify"]], ids=str
+)
+def test_nothing_is_added_to_a_plan(run_cli, folder, more):
+    save(run_cli, folder)
+    done = run_cli(["repartition", "--apply", "plan.json", *more], cwd=folder)
+    assert done.returncode == 2
+    assert "nothing can be added" in done.stderr
+    assert not list(folder.glob("out.*"))
+
+
+def test_a_name_that_looks_like_an_option_stays_in_a_plan(run_cli, folder):
+    done = run_cli(["cp", "--plan", "plan.json", "--", "run", "--json"], cwd=folder)
+    assert done.returncode == 0, done.stderr
+    done = run_cli(["cp", "--apply", "plan.json"], cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "--json.index").exists()
+
+
 @pytest.mark.parametrize(
     "command",
     [

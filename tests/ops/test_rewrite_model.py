@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from hypothesis.stateful import (
 )
 
 from ckpttool.api import open as open_checkpoint
-from ckpttool.errors import RefusedError
+from ckpttool.errors import RefusedError, UsageError
 from ckpttool.ops.average import average
 from ckpttool.ops.copy import copy_checkpoint, move_checkpoint
 from ckpttool.ops.edit.run import Edit, edit
@@ -63,17 +64,23 @@ def contents(draw: st.DrawFn) -> Contents:
     return found
 
 
-@st.composite
-def layouts(draw: st.DrawFn) -> Repartition:
-    """Another number of data files, other slices, or both."""
-    return Repartition(
-        shards=draw(st.sampled_from((None, 1, 2, 5))),
-        slices=draw(
-            st.sampled_from(
-                ((), ("*emb=axis0:3",), ("w*=axis1:2,1",), ("*emb=axis0:max=4,min=16",))
-            )
-        ),
-        merge_slices=draw(st.sampled_from(((), ("*",), ("w",)))),
+layouts = st.builds(
+    Repartition,
+    shards=st.sampled_from((None, 1, 2, 5)),
+    slices=st.sampled_from(
+        ((), ("*emb=axis0:3",), ("w*=axis1:2,1",), ("*emb=axis0:max=4,min=16",))
+    ),
+    merge_slices=st.sampled_from(((), ("*",), ("w",))),
+)
+
+
+def finds_something(asked: Repartition, variables: Contents) -> bool:
+    """Whether every pattern has a variable: one that a typo made has none, and is refused."""
+    patterns = [(rule.partition("=")[0], int("axis1" in rule)) for rule in asked.slices]
+    patterns += [(pattern, -1) for pattern in asked.merge_slices]
+    return all(
+        any(fnmatchcase(name, pattern) and array.ndim > axis for name, array in variables.items())
+        for pattern, axis in patterns
     )
 
 
@@ -147,15 +154,20 @@ class Writing(RuleBasedStateMachine):
         assert not os.path.exists(f"{source}.index")
         return self.now(to, self.model.pop(source))
 
-    @rule(target=prefixes, source=prefixes, asked=layouts(), given=options)
-    def lay_out(self, source: str, asked: Repartition, given: Options) -> str:
+    @rule(target=prefixes, source=prefixes, asked=layouts, given=options)
+    def lay_out(self, source: str, asked: Repartition, given: Options) -> Any:
         to = self.fresh()
+        if not finds_something(asked, self.model[source]):
+            with pytest.raises(UsageError, match="matches nothing"):
+                repartition([source], to, asked, given)
+            return multiple()
         repartition([source], to, asked, given)
         return self.now(to, self.model[source])
 
-    @rule(prefix=prefixes, asked=layouts(), link=st.booleans())
+    @rule(prefix=prefixes, asked=layouts, link=st.booleans())
     def lay_out_in_place(self, prefix: str, asked: Repartition, link: bool) -> None:
-        repartition([prefix], prefix, asked, Options(overwrite=True, link=link))
+        if finds_something(asked, self.model[prefix]):
+            repartition([prefix], prefix, asked, Options(overwrite=True, link=link))
         self.now(prefix, self.model[prefix])
 
     @rule(
@@ -183,7 +195,7 @@ class Writing(RuleBasedStateMachine):
         return self.now(
             to,
             {
-                name: array if name == "step" else (first[name] + array) / np.float32(2)
+                name: array if array.dtype == np.int64 else (first[name] + array) / np.float32(2)
                 for name, array in second.items()
             },
         )

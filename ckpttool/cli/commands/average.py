@@ -39,9 +39,7 @@ def command(
 ) -> int:
     """Write the mean of several checkpoints of one model.
 
-    Floats are averaged in float64; integers, steps, strings and the object graph are those
-    of the last SRC. All sources have to hold the same variables.
+    Floats are averaged in float64; integers, steps, strings, the object graph and the .meta are
+    those of the last SRC. All sources have to hold the same variables.
     """
-    return how.run(
-        out, "average", destination, lambda given: average(sources, destination, weights, given)
-    )
+    return how.run(out, "average", lambda given: average(sources, destination, weights, given))

@@ -33,13 +33,9 @@ def command(out: Output, source: str, destination: str, salvage: bool, how: Rewr
     appears whole or not at all.
     """
     if not salvage:
-        return how.run(
-            out, "cp", destination, lambda given: copy_checkpoint(source, destination, given)
-        )
+        return how.run(out, "cp", lambda given: copy_checkpoint(source, destination, given))
 
     from ckpttool.cli.views.salvage import SalvageView
     from ckpttool.ops.salvage import salvage as copy_intact
 
-    return how.show(
-        out, destination, lambda given: SalvageView(copy_intact(source, destination, given))
-    )
+    return how.show(out, lambda given: SalvageView(copy_intact(source, destination, given)))

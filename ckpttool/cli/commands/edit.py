@@ -115,4 +115,4 @@ def command(
         like=like,
         allow_unmatched=allow_unmatched,
     )
-    return how.run(out, "edit", destination, lambda given: edit(source, destination, asked, given))
+    return how.run(out, "edit", lambda given: edit(source, destination, asked, given))

@@ -53,6 +53,5 @@ def command(
     return how.run(
         out,
         "merge",
-        destination,
         lambda given: merge(sources, destination, on_conflict, take, given),
     )

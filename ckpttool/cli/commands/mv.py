@@ -21,6 +21,4 @@ def command(out: Output, source: str, destination: str, how: Rewriting) -> int:
     The source stays as it is until the destination is complete. A state file that lists the
     old name is not changed: see ckpttool state.
     """
-    return how.run(
-        out, "mv", destination, lambda given: move_checkpoint(source, destination, given)
-    )
+    return how.run(out, "mv", lambda given: move_checkpoint(source, destination, given))

@@ -97,6 +97,5 @@ def command(
     return how.run(
         out,
         "repartition",
-        destination,
         lambda given: repartition(sources, destination, asked, given),
     )

@@ -28,6 +28,11 @@ class RewriteView(View):
         self._result = result
 
     @property
+    def destination(self) -> str:
+        """The prefix that was written."""
+        return self._result.destination
+
+    @property
     def notes(self) -> Sequence[str]:
         """How the source's address was understood."""
         return self._result.notes

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, closing
 from typing import NamedTuple
 
 from ckpttool.errors import ChangedError, CorruptError, LimitError
@@ -18,6 +19,7 @@ from ckpttool.ops.rewrite.destination import FINGERPRINT, Destination, folder_of
 from ckpttool.ops.rewrite.recipes import recipes
 from ckpttool.ops.rewrite.tensors import Bundle, Input
 from ckpttool.ops.rewrite.write import planned_shards, write_bundle
+from ckpttool.sources.address import Resolved
 from ckpttool.sources.filenames import (
     graph_name,
     index_name,
@@ -40,6 +42,7 @@ __all__ = [
     "carry_out",
     "finish_pending",
     "forget_fingerprint",
+    "open_graph",
     "recover",
     "require_same",
     "verify_result",
@@ -105,6 +108,8 @@ class Options(NamedTuple):
         link: take in data files that stay as they are by hard links.
         jobs: so many data files are written at the same time.
         verify: read the result back and compare all its checksums.
+        confirm: asked with the destination before something is replaced there; it raises
+            where that should not be.
         progress: told of bytes done and their total.
         limits: bounds on what files may claim.
     """
@@ -115,6 +120,7 @@ class Options(NamedTuple):
     link: bool = False
     jobs: int = 1
     verify: bool = False
+    confirm: Callable[[str], None] | None = None
     progress: Progress | None = None
     limits: Limits = Limits()
 
@@ -153,8 +159,11 @@ def carry_out(
     variables = bundle.variables
     _require_shards(source, bundle, options.limits)
     with open_directory(where.directory) as directory:
+        if options.dry_run or options.confirm is not None:
+            old = in_the_way(directory, where.prefix, overwrite=options.overwrite)
+            if old and not options.dry_run and options.confirm is not None:
+                options.confirm(where.location)
         if options.dry_run:
-            in_the_way(directory, where.prefix, overwrite=options.overwrite)
             written = planned_shards(bundle, where.prefix)
         else:
             with DirectoryLock(directory) as lock:
@@ -236,6 +245,14 @@ def _write(
     if options.link and not any(shard.linked for shard in written):
         warnings.append("all was copied: no data file stays as it is on one file system")
     return written
+
+
+def open_graph(found: Resolved, opened: ExitStack) -> ReadableFile | None:
+    """The ``.meta`` beside a source, open for as long as ``opened`` is; None without one."""
+    directory = opened.enter_context(open_directory(found.directory))
+    if directory.stat(graph_name(found.prefix)) is None:
+        return None
+    return opened.enter_context(closing(directory.open(graph_name(found.prefix))))
 
 
 def require_same(inputs: Sequence[Input]) -> None:
