@@ -177,8 +177,8 @@ class Supervisor:
         elif event == "lost":
             self._say("training-lost", f"the training lost a server: {message['why']}", task)
         elif event == "unused":
-            text = f"{message['options']} does nothing: the training uses neither ctx.link nor"
-            self._say("option-unused", f"{text} ctx.optimizer for it", task)
+            text = f"of no effect: {message['options']}; the training does not use ctx.link for it"
+            self._say("option-unused", text, task)
 
     def _task_ended(self, task: Task, how: str) -> None:
         self._say("task-ended", f"{task.name} has ended: {how}", task)

@@ -161,3 +161,46 @@ def fails(ctx: Any) -> None:
     time.sleep(float(os.environ.get("CKPTTOOL_TEST_SLEEP", "0")))
     ctx.schedule(bad)
     ctx.join()
+
+
+def pushed(ctx: Any) -> None:
+    """Gradients that are too small for their block's scale, a hundred of each."""
+    with ctx.strategy.scope():
+        net = tf.Module("net")
+        net.dense = tf.Variable(tf.zeros([2]), name="dense")
+        net.table = tf.Variable(tf.zeros([5, 2]), name="table")
+        net.step = tf.Variable(0, dtype=tf.int64, name="step")
+    ctx.track(net, step=net.step)
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def step() -> None:
+        dense = ctx.link.push(tf.constant([127.0, 0.1]), net.dense)
+        rows = ctx.link.push_rows(tf.constant([[127.0, 0.1]]), tf.constant([3]), net.table)
+        net.dense.assign_add(dense)
+        net.table.scatter_add(rows)
+        net.step.assign_add(1)
+
+    for _ in range(100):
+        ctx.schedule(step)
+    ctx.join()
+
+
+def fit_pushed(ctx: Any) -> None:
+    """``tf_keras``' own loop, whose gradients travel as ``--push`` says: one line more."""
+    import tf_keras
+
+    def make(_: Any) -> Any:
+        x = tf.random.stateless_uniform([256, 3], (1, 2), 0, ROWS, tf.int64)
+        return tf.data.Dataset.from_tensor_slices((x, tf.ones([256, 1]))).repeat().batch(16)
+
+    with ctx.strategy.scope():
+        model = keras_model()
+        model.compile(ctx.optimizer(tf_keras.optimizers.Adagrad(0.1)), "mse")
+        model.build([None, 3])
+    ctx.track(model, optimizer=model.optimizer, serving=f"{__file__}:keras_model")
+    ctx.restore()
+    data = tf_keras.utils.experimental.DatasetCreator(make)
+    first = model.fit(data, epochs=1, steps_per_epoch=5, verbose=0).history["loss"][0]
+    epochs = int(os.environ.get("CKPTTOOL_TEST_EPOCHS", "3"))
+    last = model.fit(data, epochs=epochs, steps_per_epoch=40, verbose=0).history["loss"][-1]
+    assert last < first / 2, (first, last)
