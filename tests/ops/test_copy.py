@@ -145,6 +145,14 @@ def test_salvage_takes_what_is_intact_and_lists_the_rest(fixtures_dir, tmp_path)
     assert verify(str(tmp_path / "s")).healthy
 
 
+def test_what_is_lost_is_not_called_changed(run_cli, corpus, tmp_path):
+    damaged = corpus / "derived-damaged-iris" / "bitflip-data"
+    done = run_cli(["cp", damaged, tmp_path / "d", "--salvage", "--color", "always"])
+    assert done.returncode == 3
+    assert "1 lost" in " ".join(done.stdout.split())
+    assert "changed" not in done.stdout
+
+
 def test_salvage_of_a_checkpoint_whose_shard_is_gone(fixtures_dir, corpus, tmp_path):
     done = salvage(str(fixtures_dir / "damaged" / "missing-shard"), str(tmp_path / "s"), Options())
     assert done.lost

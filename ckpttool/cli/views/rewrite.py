@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Column, Screen, bytes_text, tab_lines
@@ -22,6 +23,9 @@ class RewriteView(View):
     In a pipe: a line ``shard PATH BYTES VARIABLES`` for each data file, and in a dry run
     one ``change VARIABLE WHAT WHY`` for each change before them.
     """
+
+    #: What the variables of its changes are.
+    changed: ClassVar[str] = "changed"
 
     def __init__(self, command: str, result: RewriteResult) -> None:
         self.command = command  # type: ignore[misc]  # one view for several commands
@@ -116,7 +120,7 @@ class RewriteView(View):
             f"{bytes_text(result.nbytes)}"
         )
         if changes:
-            said += f", {len(changes):,} changed"
+            said += f", {len(changes):,} {self.changed}"
         yield "\n" + screen.text(screen.style(said, "bold"))
         if not result.applied:
             yield "nothing was written (--dry-run)\n"

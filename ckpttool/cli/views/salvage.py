@@ -15,6 +15,8 @@ __all__ = ["SalvageView"]
 class SalvageView(RewriteView):
     """As any writing command, with a line ``lost OBJECT WHY`` for what is lost."""
 
+    changed = "lost"
+
     def __init__(self, salvaged: Salvaged) -> None:
         super().__init__("cp", salvaged.result)
         self._lost = salvaged.lost

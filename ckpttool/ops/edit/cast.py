@@ -137,14 +137,20 @@ def with_losses(changes: Iterable[Change], losses: Mapping[str, Loss]) -> Iterat
 
 
 def loss_warnings(losses: Mapping[str, Loss]) -> Iterator[str]:
-    """What a person has to know, what became infinite first; not thousands of lines of it."""
-    found = sorted(
-        (loss for loss in losses.values() if loss.words()), key=lambda loss: not loss.overflowed
-    )
-    for loss in found[:_WARNINGS]:
+    """What a person has to know: each variable in which values became infinite.
+
+    Rounding is what a smaller type is for, so one line says how much of it there was.
+    """
+    infinite = [loss for loss in losses.values() if loss.overflowed]
+    for loss in infinite[:_WARNINGS]:
         yield f"{loss.change.variable}: {loss.change.what}: {loss.words()}"
-    if len(found) > _WARNINGS:
-        yield f"… and {len(found) - _WARNINGS} more variables: all with --json"
+    if len(infinite) > _WARNINGS:
+        yield f"… and {len(infinite) - _WARNINGS} more variables: all with --json"
+    rounded = [loss for loss in losses.values() if loss.rounded and not loss.overflowed]
+    if rounded:
+        values, of = sum(loss.rounded for loss in rounded), sum(loss.values for loss in rounded)
+        variables = "1 variable" if len(rounded) == 1 else f"{len(rounded):,} variables"
+        yield f"{variables}: {values:,} of {of:,} values rounded; each with --json"
 
 
 def _chosen(

@@ -57,6 +57,20 @@ def test_big_endian_values_are_cast_in_their_order(tmp_path, to):
         assert struct.unpack(">4d", raw[:32])[0] == 1.5
 
 
+def test_rounding_is_said_in_one_line_and_what_became_infinite_by_name(tmp_path):
+    fields: dict[bytes, EntryFields | bytes] = {
+        b"%d" % n: {"shape": (2,), "size": 8, "offset": 8 * n} for n in range(5)
+    }
+    numbers = [0.1, 0.5, 0.25, 0.5, 0.1, 0.3, 1e9, 0.1, 1e9, 1.0]
+    write_bundle(tmp_path, "s", fields, [struct.pack("<10f", *numbers)])
+    result = run(tmp_path / "s", tmp_path / "d", cast="float16")
+    assert result.warnings == (
+        "3: float32 → float16: 1 of 2 values rounded, 1 of 2 values overflowed to inf",
+        "4: float32 → float16: 1 of 2 values overflowed to inf",
+        "2 variables: 3 of 4 values rounded; each with --json",
+    )
+
+
 def test_a_layout_of_another_byte_order_is_refused(tmp_path):
     big_endian(tmp_path)
     write_bundle(tmp_path, "l", {b"w": {"shape": (4,), "size": 16}}, [bytes(16)])
