@@ -26,6 +26,7 @@ from ckpttool.errors import (
     UsageError,
 )
 from ckpttool.storage import FileStat, open_directory, stat_path
+from ckpttool.storage.base import KIND_WORDS
 from ckpttool.storage.exchange import exchange
 from ckpttool.storage.local import LocalDirectory
 from ckpttool.storage.local_files import OWN_PREFIX
@@ -88,7 +89,7 @@ def require_free(
         if there.kind != form:
             raise UsageError(
                 f"cannot write {destination}",
-                why=f"the result is a {form}, and a {there.kind} is there",
+                why=f"the result is a {form}, and {KIND_WORDS[there.kind]} is there",
                 hint="give another name",
                 id="destination-form",
             )
@@ -226,7 +227,7 @@ class Staging:
         if there.kind != entry.kind:
             raise ChangedError(
                 f"{os.path.join(self._folder, entry.name)} is not what it was",
-                why=f"it is a {there.kind} now",
+                why=f"it is {KIND_WORDS[there.kind]} now",
                 hint="look at it, then run the command again",
                 id="destination-changed",
             )

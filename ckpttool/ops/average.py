@@ -7,6 +7,7 @@ does not grow with the variables. Steps, counters, strings, the object graph and
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from math import fsum, isfinite
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING
 from ckpttool.errors import RefusedError, UsageError
 from ckpttool.formats.dtypes import BY_NUMBER, dtype_name, numpy_dtype
 from ckpttool.formats.elements import swap_words
-from ckpttool.model import shape_text
+from ckpttool.limits import Limits
+from ckpttool.model import Oddity, shape_text
 from ckpttool.ops.rewrite.destination import destination, prefix_of
 from ckpttool.ops.rewrite.layout import StoredPart, Variable, content_of
 from ckpttool.ops.rewrite.reading import bundle_from
@@ -33,6 +35,7 @@ from ckpttool.ops.rewrite.tensors import Bundle, Computed, Content, Tensor, for_
 from ckpttool.sources.address import resolve
 from ckpttool.sources.base import Source
 from ckpttool.sources.registry import open_resolved
+from ckpttool.sources.series import series_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,7 +44,7 @@ __all__ = ["average"]
 
 #: Elements of every source that are summed at once: they stay in the processor's cache.
 _ELEMENTS = 2**16
-#: Differences that one error names; the rest are counted.
+#: Differences that one error, and checkpoints that one note, name; the rest are counted.
 _NAMED = 10
 
 
@@ -51,18 +54,19 @@ def average(
     """Write the weighted mean of checkpoints that hold the same variables.
 
     Args:
-        addresses: the sources; two or more.
+        addresses: the sources; two or more, or ``RUN/@*`` for all of a run.
         to: the destination.
         weights: one a source, divided by their sum; None: equal.
         options: how.
 
     Raises:
-        UsageError: weights that make no sense.
+        UsageError: fewer than two sources; weights that make no sense.
         RefusedError: id ``sources-differ``: names, dtypes or shapes; all are listed.
         CkpttoolError: as reading the sources and ``carry_out``.
     """
-    shares = _shares(addresses, weights)
     pending = [] if options.dry_run else finish_pending(to)
+    addresses, said = _each(addresses, options.limits)
+    shares = _shares(addresses, weights)
     with ExitStack() as opened:
         found = [resolve(address, options.limits) for address in addresses]
         sources = [opened.enter_context(open_resolved(one, options.limits)) for one in found]
@@ -73,9 +77,27 @@ def average(
         changes = _average(sources[-1], bundles, tables, shares)
         bundles[-1].inputs = tuple(one for bundle in bundles for one in bundle.inputs)
         location = " ".join(source.location for source in sources)
-        notes = [*pending, *(note for one in found for note in one.notes)]
+        notes = [*pending, *said, *(note for one in found for note in one.notes)]
         graph = open_graph(found[-1], opened)
         return carry_out(location, bundles[-1], where, changes, options, graph=graph, notes=notes)
+
+
+def _each(addresses: Sequence[str], limits: Limits) -> tuple[list[str], list[str]]:
+    """Every source by its own address, and what was understood by one that stands for several."""
+    each: list[str] = []
+    notes: list[str] = []
+    for address in addresses:
+        series = series_of(address, limits)
+        if series is None:
+            each.append(address)
+            continue
+        members = [member.address for member in series.members]
+        each += members
+        names = ", ".join(map(os.path.basename, members[:_NAMED]))
+        more = f" and {len(members) - _NAMED} more" if len(members) > _NAMED else ""
+        notes.append(f"{address}, by step: {names}{more}")
+        notes += [Oddity(f"{prefix} is left out: {why}") for prefix, why in series.passed_over]
+    return each, notes
 
 
 def _shares(addresses: Sequence[str], weights: Sequence[float] | None) -> list[float]:
@@ -83,7 +105,7 @@ def _shares(addresses: Sequence[str], weights: Sequence[float] | None) -> list[f
         raise UsageError(
             "there is nothing to average",
             why=f"{len(addresses)} source was given",
-            hint="give two or more, each by its name: RUN/@9000 RUN/@10000",
+            hint="give two or more, each by its name: RUN/@9000 RUN/@10000; or all: 'RUN/@*'",
         )
     given = [1.0] * len(addresses) if weights is None else list(weights)
     total = fsum(given)

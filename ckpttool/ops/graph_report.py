@@ -7,6 +7,7 @@ nodes, which may be a hundred megabytes, only when asked for.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -243,10 +244,21 @@ def _fingerprint(home: Directory) -> Fingerprint | None:
 
 
 def _missing(resolved: Resolved) -> NotFoundError:
-    name = graph_name(resolved.prefix)
+    if resolved.kind in {"keras-v3", "hdf5"}:
+        why = "a whole Keras model has its layers as text, and TensorFlow makes the graph of them"
+        export = shlex.quote(f"{resolved.prefix.partition('.')[0]}-saved")
+        model = shlex.quote(resolved.location)
+        hint = f"for a whole model: ckpttool convert {model} {export} --to savedmodel"
+    elif resolved.kind in {"checkpoint", "run"}:
+        name = graph_name(resolved.prefix)
+        why = f"there is neither {name} nor {_BESIDE} beside it; a checkpoint holds values alone"
+        hint = "what holds one: a .meta, a graph .pb or .pbtxt, a SavedModel: give that instead"
+    else:
+        why = "such a file holds values, and what it has of a graph inspect shows without --graph"
+        hint = f"ckpttool inspect {shlex.quote(resolved.location)}"
     return NotFoundError(
-        f"{resolved.location} has no graph",
-        why=f"there is neither {name} nor {_BESIDE} beside it; a checkpoint holds values alone",
-        hint="what holds one: a .meta, a graph .pb or .pbtxt, a SavedModel: give that instead",
+        f"{resolved.location} has no TensorFlow graph",
+        why=why,
+        hint=hint,
         id="graph-missing",
     )

@@ -274,8 +274,8 @@ def load(
     Args:
         address: the source.
         names: names, keys or object paths, each maybe with an index (``emb[0:10]``). One
-            that holds ``*`` or ``?`` and is nothing's own name is a pattern, for keys and
-            for what variables are called.
+            that holds ``*`` or ``?`` and is nothing's own name is a pattern, for all of
+            these, and for what ``naming`` calls variables.
         cast: a dtype that all are widened to; ``auto``: only those that numpy does not have.
         check: compare checksums where a whole variable is read.
         limits: bounds on what the files may claim.
@@ -369,7 +369,7 @@ def _stored_bytes(item: Picked) -> int:
 
 
 def _matching(source: Source, pattern: str, naming: NameStyle) -> list[Variable]:
-    """The variables that a pattern matches, by name or key; the object graph is none."""
+    """The variables that a pattern matches, by any name of theirs; the object graph is none."""
     if "*" not in pattern and "?" not in pattern:
         return []
     from fnmatch import fnmatchcase
@@ -378,9 +378,13 @@ def _matching(source: Source, pattern: str, naming: NameStyle) -> list[Variable]
         variable
         for variable in source.variables()
         if variable.kind != "object_graph"
-        and (
-            fnmatchcase(source.name_of(variable, naming), pattern)
-            or fnmatchcase(variable.key, pattern)
+        and any(
+            fnmatchcase(name, pattern)
+            for name in (
+                variable.key,
+                source.name_of(variable, naming),
+                source.name_of(variable, "path"),
+            )
         )
     ]
 

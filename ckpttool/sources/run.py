@@ -29,6 +29,7 @@ from ckpttool.sources.filenames import (
 )
 from ckpttool.sources.state_paths import Located, Lost, StatePaths
 from ckpttool.storage import Directory, FileStat
+from ckpttool.storage.base import KIND_WORDS
 
 __all__ = [
     "Checkpoint",
@@ -269,7 +270,7 @@ class _Found:
             what = (
                 "a symbolic link, which is not followed"
                 if stat.kind == "link"
-                else (f"named like a file of a checkpoint, but a {stat.kind}")
+                else f"named like a file of a checkpoint, but {KIND_WORDS[stat.kind]}"
             )
             self._leave(stat, what, part.prefix)
         elif name.startswith("._"):

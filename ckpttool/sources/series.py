@@ -108,7 +108,7 @@ def several(address: str) -> UsageError:
     latest = shlex.quote(f"{address.removesuffix('*')}latest")
     return UsageError(
         f"{address} is every checkpoint of a run, and one is wanted here",
-        why="only stats follows a variable along a run",
+        why="only stats and average take all of a run",
         hint=f"name one of them, for example {latest}",
         id="address-of-series",
     )

@@ -15,6 +15,14 @@ __all__ = ["Directory", "FileKind", "FileStat", "NewFile", "ReadableFile"]
 
 FileKind = Literal["file", "directory", "link", "other"]
 
+#: What a person calls them.
+KIND_WORDS: dict[FileKind, str] = {
+    "file": "a file",
+    "directory": "a directory",
+    "link": "a symbolic link",
+    "other": "a pipe, socket or device",
+}
+
 
 class FileStat(NamedTuple):
     """What a directory says of one of its entries; links are not followed."""

@@ -14,7 +14,7 @@ from stat import S_ISDIR
 from typing import NoReturn, Self
 
 from ckpttool.errors import ChangedError, NotFoundError, UnsafeError
-from ckpttool.storage.base import Directory, FileKind, FileStat
+from ckpttool.storage.base import KIND_WORDS, Directory, FileKind, FileStat
 from ckpttool.storage.local_files import LocalFile, LocalNewFile
 from ckpttool.storage.system import exists_error, fsync, raise_os_error, stat_of
 
@@ -162,7 +162,7 @@ class LocalDirectory:
             )
         raise UnsafeError(
             f"{path} is not a regular file",
-            why=f"it is a {'directory' if kind == 'directory' else 'pipe, socket or device'}",
+            why=f"it is {KIND_WORDS[kind]}",
             id="unsafe-file",
         )
 

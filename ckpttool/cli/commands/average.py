@@ -17,6 +17,7 @@ __all__ = ["command"]
     "average",
     examples=[
         "ckpttool average run/@8000 run/@9000 run/@10000 -o out/mean",
+        "ckpttool average 'run/@*' -o out/mean",
         "ckpttool average a b -o c --weights 0.9,0.1",
     ],
 )
@@ -40,6 +41,7 @@ def command(
     """Write the mean of several checkpoints of one model.
 
     Floats are averaged in float64; integers, steps, strings, the object graph and the .meta are
-    those of the last SRC. All sources have to hold the same variables.
+    those of the last SRC. All sources have to hold the same variables. 'RUN/@*' stands for
+    every whole checkpoint of a run.
     """
     return how.run(out, "average", lambda given: average(sources, destination, weights, given))

@@ -9,6 +9,7 @@ import click
 from ckpttool.cli import options
 from ckpttool.cli.output import Output
 from ckpttool.cli.views.list import ListView
+from ckpttool.errors import UsageError
 from ckpttool.ops.list import SORTS, SortKey, list_variables
 
 if TYPE_CHECKING:
@@ -66,6 +67,13 @@ def command(
         from ckpttool.ops.name_map import map_format, map_text, save_map
 
         map_format(map_path)  # an ending that means nothing is told before anything is read
+        if map_path == "-" and out.mode in {"json", "ndjson"}:
+            raise UsageError(
+                f"--map - does not go with --{out.mode}",
+                why="standard output would hold the map, which is another document than this",
+                hint="give the map a file, or leave the other out: --map - is JSON too",
+                id="options-contradict",
+            )
     listing = list_variables(
         source,
         include=include,

@@ -36,8 +36,8 @@ def command(
 
     The index, the data files beside it, partitioned variables, the object graph, and (but
     with --quick) every byte of every variable against its checksum. Of other sources the
-    structure and every byte; where a format has no checksums, that is said, and the exit
-    code is 3. Nothing is changed.
+    structure and every byte. A format without checksums can only be read through: no damage
+    found, and exit code 3, since a changed value would not show. Nothing is changed.
     """
     with out.progress("verify") as report:
         results = verify_all(

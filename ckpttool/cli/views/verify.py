@@ -11,6 +11,7 @@ from ckpttool.cli.view import View
 from ckpttool.cli.views.findings import ALIKE, NOT_CHECKED, caller, finding_lines, label_width
 from ckpttool.cli.words import count
 from ckpttool.model import Finding
+from ckpttool.ops.verification.report import NO_CHECKSUMS
 from ckpttool.ops.verify import NotChecked, Unjudged, VerifyResult
 
 __all__ = ["VerifyView"]
@@ -155,15 +156,23 @@ def _called(result: VerifyResult, object: str) -> str:
 def _verdict(result: VerifyResult) -> str:
     if result.damaged:
         return "damaged"
-    return "healthy" if result.healthy else "not all checked"
+    if result.healthy:
+        return "healthy"
+    return "no damage found" if _only_read(result) else "not all checked"
+
+
+def _only_read(result: VerifyResult) -> bool:
+    """Whether all of it was read, and only has no checksums to be compared with."""
+    return all(skipped.why == NO_CHECKSUMS for skipped in result.not_checked)
 
 
 def _measure(result: VerifyResult) -> str:
-    checked = result.checked
-    variables = count(checked.variables, "variable")
+    unsummed = [skipped for skipped in result.not_checked if skipped.why == NO_CHECKSUMS]
+    variables = result.checked.variables + sum(skipped.variables for skipped in unsummed)
+    nbytes = result.checked.nbytes + sum(skipped.nbytes for skipped in unsummed)
     if result.level == "quick":
-        return f"quick, {variables}"
-    return f"{variables}, {bytes_text(checked.nbytes)} read"
+        return f"quick, {count(variables, 'variable')}"
+    return f"{count(variables, 'variable')}, {bytes_text(nbytes)} read"
 
 
 def _not_checked_lines(

@@ -7,7 +7,7 @@ values' checkpoint has not is left out of the result, and out of its object grap
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ckpttool.errors import RefusedError
 from ckpttool.formats.dtypes import dtype_name
@@ -16,11 +16,15 @@ from ckpttool.ops.edit.matching import Described, Matched, match
 from ckpttool.ops.edit.select import settle_graph
 from ckpttool.ops.rewrite.run import Change
 
-__all__ = ["rekey", "take_values"]
+__all__ = ["rekey", "take_values", "unplaced"]
 
 #: Counts the saves of a ``tf.train.Checkpoint``. It belongs to the layout and to no
 #: training, and ``Checkpoint.restore`` calls a checkpoint without it incomplete.
 _SAVE_COUNTER = "save_counter"
+_LEFT_OUT = "left out"
+_WITHOUT_VALUES = "not in the result"
+#: Variables that a note names; a plan has them all.
+_NAMED = 3
 
 
 def rekey(
@@ -65,9 +69,23 @@ def rekey(
         words = f"takes the place of {place.name}" if place.name != item.name else "is taken over"
         changes.append(Change(item.name, words, how))
     for item in have.values():
-        changes.append(Change(item.name, "left out", f"{layout.location} has no place for it"))
+        changes.append(Change(item.name, _LEFT_OUT, f"{layout.location} has no place for it"))
     settle_graph(layout)
     return layout, changes
+
+
+def unplaced(changes: Sequence[Change], values: str, layout: str) -> list[str]:
+    """In words, what `rekey` found on one side only: a person has to know without a plan."""
+    notes = []
+    for what, said in (
+        (_LEFT_OUT, f"left out of {values}, since {layout} has no place for"),
+        (_WITHOUT_VALUES, f"not in the result, since {values} has no values for"),
+    ):
+        names = [change.variable for change in changes if change.what == what]
+        if names:
+            more = f" and {len(names) - _NAMED} more (-n lists them)" if len(names) > _NAMED else ""
+            notes.append(f"{said} {', '.join(names[:_NAMED])}{more}")
+    return notes
 
 
 def _described(key: str, item: Item, side: str, object_based: bool) -> Described:
@@ -100,9 +118,7 @@ def _without_values(layout: Contents, place: Item) -> list[Change]:
     if place.key.partition("/")[0] == _SAVE_COUNTER and place.kind == "step":
         return [Change(place.name, "kept from the layout", "it counts its saves")]
     layout.remove(place.origin)
-    return [
-        Change(place.name, "not in the result", "only the layout has it, and no values are there")
-    ]
+    return [Change(place.name, _WITHOUT_VALUES, "only the layout has it, and no values are there")]
 
 
 def _unmatched(contents: Contents, layout: Contents, matched: Matched) -> RefusedError:

@@ -22,7 +22,7 @@ from ckpttool.ops.edit.cast import (
     with_losses,
 )
 from ckpttool.ops.edit.contents import Contents, read_contents
-from ckpttool.ops.edit.like import rekey
+from ckpttool.ops.edit.like import rekey, unplaced
 from ckpttool.ops.edit.mapping_file import NameMap, read_map
 from ckpttool.ops.edit.promote import promote_averages
 from ckpttool.ops.edit.rename import rename
@@ -131,6 +131,8 @@ def edit(address: str, to: str, asked: Edit, options: Options) -> RewriteResult:
             contents, more = rekey(contents, layout, named)
             changes += more
             notes += layout_at.notes
+            if not options.dry_run:
+                notes += unplaced(more, source.location, layout.location)
         bundle = contents.bundle()
         bundle.inputs = inputs
         if where.saved_model:

@@ -15,7 +15,10 @@ from ckpttool.errors import CkpttoolError
 from ckpttool.formats.bundle import Entry
 from ckpttool.model import Finding, Severity
 
-__all__ = ["KEPT_PER_ID", "NotChecked", "Report"]
+__all__ = ["KEPT_PER_ID", "NO_CHECKSUMS", "NotChecked", "Report"]
+
+#: Why a variable was read, and not checked.
+NO_CHECKSUMS = "its format stores no checksums, so a changed value would not show"
 
 #: Findings kept of one id; the rest is counted.
 KEPT_PER_ID = 1000

@@ -24,7 +24,7 @@ from ckpttool.limits import Limits
 from ckpttool.model import Variable
 from ckpttool.ops.verification.bundle import BundleReport, Level
 from ckpttool.ops.verification.deep import Progress
-from ckpttool.ops.verification.report import Report
+from ckpttool.ops.verification.report import NO_CHECKSUMS, Report
 from ckpttool.sources.registry import open_resolved
 from ckpttool.sources.selection import Selection
 
@@ -151,8 +151,7 @@ class _Check:
                 self._variables += 1
                 self._nbytes += variable.nbytes
             else:
-                why = "read, and the format has no checksum to compare its bytes with"
-                self._skip(why, variable.nbytes)
+                self._skip(NO_CHECKSUMS, variable.nbytes)
             self._done += variable.nbytes
             if self._progress is not None:
                 self._progress(self._done, self._total)
