@@ -38,6 +38,7 @@ def hosting(
     snapshot_seconds: float | None = 60.0,
     keep: int = 3,
     keep_exports: int = 5,
+    drain_rate: int | None = None,
 ) -> TrainingHost:
     """Let what your own coordinator trains be read, in one line of its script.
 
@@ -54,9 +55,12 @@ def hosting(
         snapshot_seconds: a snapshot each so many seconds; None: only on request.
         keep: the newest so many snapshots stay.
         keep_exports: the newest so many versions of each export stay; 0: all.
+        drain_rate: bytes a second of a snapshot that are fetched while steps are made; 0: as
+            many as can be; None: what ``serve-ps`` does.
     """
     from ckpttool.ps.runtime.context import host_of
-    from ckpttool.ps.setup import SnapshotSetup
+    from ckpttool.ps.setup import DRAIN_RATE, SnapshotSetup
 
-    setup = SnapshotSetup(every_seconds=snapshot_seconds, every_steps=None, keep=keep)
+    rate = DRAIN_RATE if drain_rate is None else drain_rate
+    setup = SnapshotSetup(snapshot_seconds, every_steps=None, keep=keep, drain_rate=rate)
     return host_of(coordinator, run_dir, setup, keep_exports)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = [
+    "DRAIN_RATE",
     "KEPT_EXPORTS",
     "AttachSetup",
     "CompressionSetup",
@@ -21,6 +22,10 @@ __all__ = [
 KEPT_EXPORTS = 5
 
 
+#: At this rate a training on the same two cores keeps three steps in four.
+DRAIN_RATE = 180 * 2**20
+
+
 @dataclass(frozen=True, slots=True)
 class SnapshotSetup:
     """When snapshots are made, and how many stay.
@@ -29,11 +34,14 @@ class SnapshotSetup:
         every_seconds: one each so many seconds; None: not by time.
         every_steps: one each so many steps; None: not by step.
         keep: the newest so many stay.
+        drain_rate: bytes a second at which they are fetched while steps are made; 0: as
+            quickly as can be.
     """
 
     every_seconds: float | None = 60.0
     every_steps: int | None = None
     keep: int = 3
+    drain_rate: int = DRAIN_RATE
 
 
 @dataclass(frozen=True, slots=True)

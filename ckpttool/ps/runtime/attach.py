@@ -27,6 +27,7 @@ from ckpttool.ps.cluster import parse_address
 from ckpttool.ps.live_protocol import failure
 from ckpttool.ps.run_dir import RunDirectory
 from ckpttool.ps.runtime.discovery import Discovery, handle_of
+from ckpttool.ps.runtime.fetched import chunks_of
 from ckpttool.ps.runtime.hook import CONTAINER, Pause
 from ckpttool.ps.runtime.hosted import find, lost, require_fit
 from ckpttool.ps.runtime.live import LiveVariable, Loaded, Mode, Moment, pieces_of
@@ -86,7 +87,7 @@ class AttachedSource:
     """
 
     mode: Mode = "attached"
-    begun = True  # as far as can be known from outside
+    begun = busy = True  # as far as can be known from outside
 
     def __init__(self, target: str, wanted: Sequence[Wanted]) -> None:
         _require_listener(target)
@@ -140,13 +141,13 @@ class AttachedSource:
             piece = self._live[variable.key, number].live_piece
             row = numel(part.extent[1:])
             if not variable.shape:
-                yield from self._fetch(piece, 0, 1)
+                yield from self._chunks(piece, 0, 1)
                 continue
             end = variable.shape[0] if stop is None else stop
             first = max(start - part.start[0], 0)
             last = min(end - part.start[0], part.extent[0])
             if first < last:
-                yield from self._fetch(piece, first * row, (last - first) * row)
+                yield from self._chunks(piece, first * row, (last - first) * row)
 
     @contextmanager
     def freeze(self, *, consistent: bool | None) -> Iterator[FrozenShadow]:
@@ -240,8 +241,7 @@ class AttachedSource:
         step = None
         for variable in self._variables:
             if variable.kind == "step" and not variable.shape:
-                data = b"".join(frozen.pieces(variable, 0))
-                step = int.from_bytes(data, "little", signed=True)
+                step = int(next(frozen.pieces(variable, 0))[0])
                 break
         frozen.moment = Moment(before, step, self.step(), pause, seconds[0], now)
         return frozen
@@ -252,15 +252,18 @@ class AttachedSource:
             [self._live[variable.key, number].drop for number in range(len(variable.parts))]
         )
 
-    def fetch_copy(self, variable: LiveVariable, part: int) -> Iterator[bytes]:
+    def fetch_copy(self, variable: LiveVariable, part: int) -> Iterator[np.ndarray]:
         """The elements of the copy of a part."""
         count = numel(variable.parts[part].extent)
         yield from self._fetch(self._live[variable.key, part].piece, first=0, count=count)
 
-    def _fetch(self, piece: Any, first: int, count: int) -> Iterator[bytes]:
+    def _chunks(self, piece: Any, first: int, count: int) -> Iterator[bytes]:
+        for array in self._fetch(piece, first, count):
+            yield from chunks_of(array)
+
+    def _fetch(self, piece: Any, first: int, count: int) -> Iterator[np.ndarray]:
         for begin, size in pieces_of(count, piece.dtype.size):
-            fed = {self._first: first + begin, self._count: size}
-            yield self._session.run(piece, fed).tobytes()
+            yield self._session.run(piece, {self._first: first + begin, self._count: size})
 
     def _operations(self, variable: LiveVariable, number: int) -> _Live:
         part = variable.parts[number]
@@ -296,7 +299,7 @@ class FrozenShadow:
         self.variables = variables
         self.strings = {}
 
-    def pieces(self, variable: LiveVariable, part: int) -> Iterator[bytes]:
+    def pieces(self, variable: LiveVariable, part: int) -> Iterator[np.ndarray]:
         """See ``Frozen``."""
         return self._source.fetch_copy(variable, part)
 

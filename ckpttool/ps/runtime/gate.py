@@ -55,6 +55,11 @@ class Gate:
         coordinator.join = self.join
         coordinator.done = self.done
 
+    @property
+    def busy(self) -> bool:
+        """Whether steps are under way."""
+        return bool(self._waiting())
+
     def schedule(
         self, fn: Any, args: tuple[Any, ...] | None = None, kwargs: dict[str, Any] | None = None
     ) -> Any:

@@ -3,15 +3,16 @@
 No other process can see them: every eager context has a session of its own on the servers
 (tensorflow/core/distributed_runtime/eager/eager_service_impl.cc, ``CreateContext``).
 
-A copy is made with the gate shut, by reading every variable on its own server; it stays
-there, and TensorFlow writes the next update of that variable elsewhere (copy on write). It
-is fetched when training goes on.
+A copy is made with the gate shut, by reading every variable on its own server, where it
+stays; it is fetched when training goes on. TensorFlow copies at once what is written by rows,
+and else when the variable is next written (resource_variable_ops.cc, ``copy_on_read_mode``).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,14 +21,26 @@ import tensorflow as tf
 
 from ckpttool.errors import ClusterError, NotFoundError, RefusedError
 from ckpttool.model import numel
+from ckpttool.ps.runtime.fetched import chunks_of
 from ckpttool.ps.runtime.gate import Gate
-from ckpttool.ps.runtime.live import LivePart, LiveVariable, Loaded, Mode, Moment, pieces_of
+from ckpttool.ps.runtime.live import (
+    PIECE_BYTES,
+    LivePart,
+    LiveVariable,
+    Loaded,
+    Mode,
+    Moment,
+)
 from ckpttool.ps.runtime.tracked import Layout, walk
 from ckpttool.sources.base import Source
 from ckpttool.sources.nearest import nearest
 from ckpttool.sources.selection import Selection
 
 __all__ = ["HostedSource", "find", "lost", "require_fit"]
+
+
+#: Servers that are asked to copy at the same time.
+_AT_ONCE = 16
 
 
 def lost(error: tf.errors.OpError) -> ClusterError:
@@ -62,6 +75,11 @@ class HostedSource:
         """See ``LiveSource``."""
         return self._gate.passed > 0
 
+    @property
+    def busy(self) -> bool:
+        """See ``LiveSource``."""
+        return self._gate.busy
+
     def variables(self) -> Sequence[LiveVariable]:
         """See ``LiveSource``."""
         return self._layout().variables
@@ -83,14 +101,14 @@ class HostedSource:
         for number, part in enumerate(variable.parts):
             whole = _values_of(layout, variable, number)
             if not variable.shape:
-                yield from _fetch(whole, 0, 1)
+                yield from _chunks(whole, 0, 1)
                 continue
             end = variable.shape[0] if stop is None else min(stop, variable.shape[0])
             first = max(start - part.start[0], 0)
             last = min(end - part.start[0], part.extent[0])
             if first < last:
                 row = numel(part.extent[1:])
-                yield from _fetch(whole, first * row, (last - first) * row)
+                yield from _chunks(whole, first * row, (last - first) * row)
 
     @contextmanager
     def freeze(self, *, consistent: bool | None) -> Iterator[FrozenCopy]:
@@ -129,19 +147,7 @@ class HostedSource:
     def _copy(self, before: int | None, *, consistent: bool) -> FrozenCopy:
         now = time.time()
         layout = self._layout()
-        copies: dict[str, list[tf.Tensor]] = {}
-        last: dict[str, tf.Tensor] = {}
-        for key, parts in layout.parts.items():
-            copies[key] = []
-            for part in parts:
-                with tf.device(part.device):
-                    copy = tf.identity(part)
-                copies[key].append(copy)
-                last[part.device] = copy
-        # Operations on a server run in order: when the last is there, all are.
-        for device, copy in last.items():
-            with tf.device(device):
-                tf.size(copy).numpy()
+        copies = _copied(layout.parts)
         for key, tensor in layout.tensors.items():
             copies[key] = [tensor]
         step = self._step_in(layout, copies)
@@ -187,7 +193,7 @@ class FrozenCopy:
         self.strings = layout.strings
         self.moment = moment
 
-    def pieces(self, variable: LiveVariable, part: int) -> Iterator[bytes]:
+    def pieces(self, variable: LiveVariable, part: int) -> Iterator[np.ndarray]:
         """See ``Frozen``."""
         copy = self._copies[variable.key][part]
         yield from _fetch(copy, 0, numel(variable.parts[part].extent))
@@ -237,14 +243,64 @@ def _values_of(layout: Layout, variable: LiveVariable, part: int) -> tf.Tensor:
         return tf.identity(target)
 
 
-def _fetch(tensor: tf.Tensor, first: int, count: int) -> Iterator[bytes]:
+def _copied(layout: Mapping[str, Sequence[tf.Variable]]) -> dict[str, list[tf.Tensor]]:
+    """Copies of variables on their servers; all of them are there when this returns.
+
+    The servers copy at the same time, each one variable after the other.
+    """
+    copies: dict[str, list[tf.Tensor]] = {key: [None] * len(parts) for key, parts in layout.items()}
+    places: dict[str, list[tuple[str, int]]] = {}
+    for key, parts in layout.items():
+        for number, part in enumerate(parts):
+            places.setdefault(part.device, []).append((key, number))
+
+    def copy(device: str) -> None:
+        with tf.device(device):
+            for key, number in places[device]:
+                part = layout[key][number]
+                # tf.identity would be two operations, and two messages to the server.
+                copies[key][number] = tf.raw_ops.ReadVariableOp(
+                    resource=part.handle, dtype=part.dtype
+                )
+            # Operations on a server run in order: when the last is there, all are.
+            tf.size(copies[key][number]).numpy()
+
+    if places:
+        with ThreadPoolExecutor(min(_AT_ONCE, len(places)), "ckpttool-copy") as threads:
+            for _ in threads.map(copy, places):
+                pass
+    return copies
+
+
+def _chunks(tensor: tf.Tensor, first: int, count: int) -> Iterator[bytes]:
+    for piece in _fetch(tensor, first, count):
+        yield from chunks_of(piece)
+
+
+def _fetch(tensor: tf.Tensor, first: int, count: int) -> Iterator[np.ndarray]:
     """Some of the elements of a tensor on a server, a piece at a time."""
     with tf.device(tensor.device):
-        flat = tf.reshape(tensor, [-1])
-    for begin, size in pieces_of(count, tensor.dtype.size):
-        with tf.device(tensor.device):
-            piece = flat if size == flat.shape[0] else tf.slice(flat, [first + begin], [size])
-        yield piece.numpy().tobytes()
+        pieces = _cut(tf.reshape(tensor, [-1]), first, count)
+    while pieces:
+        yield pieces.pop().numpy()
+
+
+def _cut(flat: tf.Tensor, first: int, count: int) -> list[tf.Tensor]:
+    """Pieces of the elements of a tensor, on its server, the last one first.
+
+    ``unstack`` makes all of the same size at once and copies nothing. (One ``slice`` a
+    piece sends two more tensors to the server: its begin and its size.)
+    """
+    size = max(1, PIECE_BYTES // flat.dtype.size)
+    many, rest = divmod(count, size)
+    pieces = []
+    if rest:
+        whole = rest == flat.shape[0]
+        pieces.append(flat if whole else tf.slice(flat, [first + many * size], [rest]))
+    if many:
+        rows = tf.slice(flat, [first], [many * size])
+        pieces += reversed(tf.unstack(tf.reshape(rows, [many, size])))
+    return pieces
 
 
 def _rows(variable: LiveVariable, part: LivePart) -> Selection:

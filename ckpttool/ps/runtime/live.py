@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from ckpttool.model import Kind, numel
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from ckpttool.sources.base import Source
 
 __all__ = [
@@ -107,8 +109,10 @@ class Frozen(Protocol):
     @property
     def moment(self) -> Moment: ...
 
-    def pieces(self, variable: LiveVariable, part: int) -> Iterator[bytes]:
+    def pieces(self, variable: LiveVariable, part: int) -> Iterator[np.ndarray]:
         """The elements of a part, at most ``PIECE_BYTES`` (or one element) at a time.
+
+        Flat arrays, whose bytes are those of a checkpoint.
 
         Raises:
             ClusterError: the server that holds it is gone.
@@ -148,6 +152,11 @@ class LiveSource(Protocol):
     @property
     def begun(self) -> bool:
         """Whether anything was trained: before, values are initial ones, or half restored."""
+        ...
+
+    @property
+    def busy(self) -> bool:
+        """Whether steps are made just now, which whatever is done here would slow down."""
         ...
 
     def variables(self) -> Sequence[LiveVariable]:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 from ckpttool.conversion.wire import decode
 from ckpttool.errors import CkpttoolError
@@ -26,7 +27,9 @@ from ckpttool.ops.prune.api import plan_prune
 from ckpttool.ops.rewrite.destination import Destination
 from ckpttool.ops.rewrite.run import Options, carry_out
 from ckpttool.ops.rewrite.tensors import Bundle, Computed, Owner, Tensor, strings_content
+from ckpttool.ps.runtime.fetched import chunks_of
 from ckpttool.ps.runtime.live import Frozen, LiveVariable
+from ckpttool.ps.runtime.pace import Pace
 from ckpttool.sources.filenames import index_name
 from ckpttool.storage import open_directory
 from ckpttool.storage.base import Directory
@@ -94,12 +97,15 @@ class SnapshotStore:
         """The last one that was made; None where there is none."""
         return self._snapshots[-1] if self._snapshots else None
 
-    def take(self, frozen: Frozen, started: float, in_use: Sequence[str] = ()) -> Snapshot:
+    def take(
+        self, frozen: Frozen, started: float, pace: Pace, in_use: Sequence[str] = ()
+    ) -> Snapshot:
         """Write a frozen copy, and let old snapshots go.
 
         Args:
             frozen: what to write; used up.
             started: ``time.monotonic()`` when the work on it began.
+            pace: how quickly it is fetched.
             in_use: prefixes that stay whatever their age.
 
         Raises:
@@ -112,7 +118,7 @@ class SnapshotStore:
         moment = frozen.moment
         done = carry_out(
             "live parameters",
-            bundle_of_frozen(frozen),
+            bundle_of_frozen(frozen, pace),
             Destination(self._path, name),
             (),
             Options(),
@@ -175,8 +181,9 @@ class SnapshotStore:
         return max(numbers)
 
 
-def bundle_of_frozen(frozen: Frozen) -> Bundle:
+def bundle_of_frozen(frozen: Frozen, pace: Pace) -> Bundle:
     """The checkpoint of a frozen copy; its bytes are fetched while it is written."""
+    fetch = partial(_parts, frozen, pace)
     owners: dict[bytes, Owner] = {}
     tensors: list[Tensor] = []
     for variable in frozen.variables:
@@ -186,14 +193,14 @@ def bundle_of_frozen(frozen: Frozen) -> Bundle:
             content = strings_content(frozen.string_values(variable))
             tensors.append(Tensor(key, key, STRING, variable.shape, 0, content, b""))
         elif variable.stacked:
-            content = _parts(frozen, variable, range(len(variable.parts)), dtype.size)
+            content = fetch(variable, range(len(variable.parts)), dtype.size)
             tensors.append(Tensor(key, key, dtype.number, variable.shape, 0, content, b""))
         else:
             specs = tuple(SliceSpec(part.start, part.extent) for part in variable.parts)
             owners[key] = Owner(key, dtype.number, variable.shape, specs, b"")
             for number, spec in enumerate(specs):
                 extent = variable.parts[number].extent
-                content = _parts(frozen, variable, (number,), dtype.size)
+                content = fetch(variable, (number,), dtype.size)
                 tensors.append(Tensor(spec.key(key), key, dtype.number, extent, 0, content, b""))
     for name, value in frozen.strings.items():
         scalar = strings_content((value,))
@@ -203,13 +210,15 @@ def bundle_of_frozen(frozen: Frozen) -> Bundle:
 
 
 def _parts(
-    frozen: Frozen, variable: LiveVariable, numbers: Sequence[int], itemsize: int
+    frozen: Frozen, pace: Pace, variable: LiveVariable, numbers: Sequence[int], itemsize: int
 ) -> Computed:
     """Parts of a variable, one after the other; its copy goes when the last has been fetched."""
 
     def chunks() -> Iterator[bytes]:
         for number in numbers:
-            yield from frozen.pieces(variable, number)
+            for piece in frozen.pieces(variable, number):
+                yield from chunks_of(piece)
+                pace.passed(piece.nbytes)
         if numbers[-1] == len(variable.parts) - 1:
             frozen.release(variable)
 

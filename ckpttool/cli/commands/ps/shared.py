@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 import click
 
 from ckpttool.cli.output import Output
-from ckpttool.cli.parameters import DURATION
+from ckpttool.cli.parameters import DURATION, SIZE
 from ckpttool.cli.views.serve_ps import StatusView, event_lines, event_record
 from ckpttool.errors import UsageError
 from ckpttool.ops.serve_ps.request import Training
 from ckpttool.ps.plan import ClusterPlan
 from ckpttool.ps.setup import (
+    DRAIN_RATE,
     KEPT_EXPORTS,
     CompressionSetup,
     ExportSetup,
@@ -131,6 +132,14 @@ def live_options(function: _F) -> _F:
             help="The newest N snapshots stay.",
         ),
         click.option(
+            "--drain-rate",
+            type=SIZE,
+            default=DRAIN_RATE,
+            metavar="SIZE",
+            help="So many bytes a second of a snapshot are fetched while steps are made: fewer "
+            "slow the training less; 0: as many as can be.  [default: 180MB]",
+        ),
+        click.option(
             "--export",
             "exports",
             multiple=True,
@@ -238,7 +247,10 @@ def live_setup(given: dict[str, Any]) -> tuple[SnapshotSetup, tuple[ExportSetup,
     if not given["exports"]:
         _refuse_without("--export", given, "export_every", "export_every_steps")
     snapshots = SnapshotSetup(
-        given["snapshot_every"] or None, given["snapshot_every_steps"], given["keep_snapshots"]
+        given["snapshot_every"] or None,
+        given["snapshot_every_steps"],
+        given["keep_snapshots"],
+        given["drain_rate"],
     )
     exports = tuple(
         _export(one, given["export_every"], given["export_every_steps"]) for one in given["exports"]
