@@ -32,11 +32,13 @@ class Branches(NamedTuple):
         dead: nodes that never run.
         switches: nodes that hand on their data, always to the same side.
         merges: node → the number of the input that is the only one to arrive.
+        values: node → its constant truth value, of those that have one.
     """
 
     dead: frozenset[str]
     switches: frozenset[str]
     merges: dict[str, int]
+    values: dict[str, bool]
 
 
 def follow(nodes: Iterable[BranchNode], known: Mapping[str, bool]) -> Branches:
@@ -65,7 +67,8 @@ def follow(nodes: Iterable[BranchNode], known: Mapping[str, bool]) -> Branches:
             live = [at for at, one in enumerate(data) if not found.never(one)]
             if len(live) == 1 and len(data) > 1:
                 merges[node.name] = live[0]
-    return Branches(frozenset(found.dead), frozenset(found.sides.keys() - found.dead), merges)
+    sides = frozenset(found.sides.keys() - found.dead)
+    return Branches(frozenset(found.dead), sides, merges, found.values)
 
 
 class _Found(NamedTuple):

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ckpttool.conversion.branches import BranchNode, follow
+from ckpttool.conversion.branches import Branches, BranchNode, follow
 from ckpttool.conversion.job import Origin
 from ckpttool.conversion.ports import Port, Signature
 from ckpttool.conversion.specs import PortSpec
@@ -26,15 +26,13 @@ from ckpttool.conversion.stored import (
     sizes_of,
     wanted_signatures,
 )
-from ckpttool.errors import (
-    IncompleteError,
-    NoGraphError,
-    RefusedError,
-)
+from ckpttool.conversion.training import is_setting, nothing_dropped, require_serving
+from ckpttool.errors import IncompleteError, NoGraphError
 from ckpttool.formats.graph_file import GraphFile, read_graph_file
 from ckpttool.formats.graphdef import Graph
 from ckpttool.limits import Limits
 from ckpttool.sources.graph_analysis import GraphAnalysis, analyse_graph, find_tensor
+from ckpttool.sources.graph_functions import called
 from ckpttool.sources.graph_signs import Sign, training_signs
 from ckpttool.sources.graph_topology import Topology, split_tensor
 from ckpttool.sources.graph_variables import VARIABLE_OPS
@@ -82,9 +80,7 @@ def of_file(request: Request, path: str, values: str | None, limits: Limits) -> 
             )
         require_known_ops(path, {node.op for node in found.needed}, graph)
         signs = found.signs()
-    warnings = [f"{sign.message} ({', '.join(sign.nodes)})" for sign in signs]
-    if signs and not request.allow_training_graph:
-        raise _training_graph(path, signs, warnings)
+    warnings = require_serving(path, signs, allowed=request.allow_training_graph)
     return Origin(
         "graph",
         path,
@@ -92,7 +88,7 @@ def of_file(request: Request, path: str, values: str | None, limits: Limits) -> 
         (signature,),
         (),
         tuple(found.notes),
-        tuple(warnings),
+        warnings,
     )
 
 
@@ -105,7 +101,9 @@ class _Chosen:
         self._path = path
         self._topology = Topology(graph)
         self._frozen = {split_tensor(one.name)[0]: one.value for one in request.freeze}
-        self._dead = self._never_run()
+        branches = self._branches()
+        self._dead = branches.dead
+        self._truths = branches.values
         self._signatures = [
             one for meta in read.metas for one in meta.signatures if one.name != INIT_SIGNATURE
         ]
@@ -130,7 +128,8 @@ class _Chosen:
             if (name := self._topology.nodes[place].name) not in (self._frozen.keys() | asked)
             and not name.startswith(off)
         ]
-        found = training_signs(self._graph, self._topology, among)
+        functions = called(self._graph, self.needed, self._never_called())
+        found = training_signs(self._graph, self._topology, among, functions)
         return tuple(one for one in found if one.alters and one.id not in _CUT_AWAY)
 
     def _dropout_that_is_off(self) -> tuple[str, ...]:
@@ -142,7 +141,7 @@ class _Chosen:
         fixed = {
             name
             for name, value in self._frozen.items()
-            if _is_setting(name) and value == _nothing_dropped(name)
+            if is_setting(name) and value == nothing_dropped(name)
         }
         scopes: set[str] = set()
         found = set(fixed)
@@ -215,7 +214,7 @@ class _Chosen:
         """The placeholders that the outputs need; else what an input pipeline gives."""
         places = self._ancestors(port.tensor for port in outputs)
         needed = {self._topology.nodes[place].name for place in places}
-        settings = {one.name for one in self._analysis.placeholders if _is_setting(one.name)}
+        settings = {one.name for one in self._analysis.placeholders if is_setting(one.name)}
         fed = [
             one.name
             for one in self._analysis.placeholders
@@ -247,12 +246,20 @@ class _Chosen:
 
     # Nodes ----------------------------------------------------------------------------
 
-    def _never_run(self) -> Collection[str]:
+    def _branches(self) -> Branches:
         known = {name: value for name, value in self._frozen.items() if isinstance(value, bool)}
-        if not known:
-            return ()
         nodes = (BranchNode(node.name, node.op, node.inputs) for node in self._graph.nodes)
-        return follow(nodes, known).dead
+        return follow(nodes if known else (), known)
+
+    def _never_called(self) -> set[tuple[str, str]]:
+        """The branches of conditions on a fixed truth value that are not taken."""
+        found = set()
+        for node in self.needed:
+            if node.op in {"If", "StatelessIf"} and node.inputs:
+                value = self._truths.get(split_tensor(node.inputs[0])[0])
+                if value is not None:
+                    found.add((node.name, "else_branch" if value else "then_branch"))
+        return found
 
     def _ancestors(self, tensors: Iterable[str]) -> set[int]:
         """What these tensors need to run: inputs and frozen ones need nothing."""
@@ -288,37 +295,3 @@ def _short_names(tensors: Sequence[str], role: str) -> list[str]:
     if len(set(whole)) == len(whole):
         return whole
     return [one.replace(":", "_") for one in tensors]
-
-
-def _is_setting(name: str) -> bool:
-    from ckpttool.sources.graph_roles import rate_like
-
-    return bool(rate_like(name))
-
-
-def _nothing_dropped(name: str) -> float:
-    """The rate at which a placeholder of this name turns dropout off."""
-    return 1.0 if re.search("keep|kp", name, re.IGNORECASE) else 0.0
-
-
-def _mend(sign: Sign, node: str) -> str:
-    """The option that turns off what a sign found; empty where there is none."""
-    name = split_tensor(node)[0]
-    if sign.id in {"rate-unfed", "training-by-default"} and _is_setting(name):
-        return f"--freeze-input {name}={_nothing_dropped(name)}"
-    if sign.id in {"switch-unfed", "training-by-default"}:
-        return f"--freeze-input {name}=False"
-    return ""
-
-
-def _training_graph(path: str, signs: Sequence[Sign], said: Sequence[str]) -> RefusedError:
-    hint = "name inputs and outputs of the part that serves, or add --allow-training-graph"
-    mending = [mend for sign in signs for node in sign.nodes if (mend := _mend(sign, node))]
-    if mending:
-        hint = f"add {' '.join(mending)}, or --allow-training-graph"
-    return RefusedError(
-        f"{path} is a graph for training",
-        why="; ".join(said),
-        hint=hint,
-        id="training-graph",
-    )

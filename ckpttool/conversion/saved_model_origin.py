@@ -16,15 +16,20 @@ from ckpttool.conversion.ports import Port, Signature
 from ckpttool.conversion.specs import PortSpec
 from ckpttool.conversion.stored import (
     INIT_SIGNATURE,
+    SERVING,
     of_stored,
     require_known_ops,
     wanted_signatures,
 )
+from ckpttool.conversion.targets import TARGETS
+from ckpttool.conversion.training import is_setting, require_serving
 from ckpttool.errors import IncompleteError, NoGraphError, NotFoundError, UnsupportedError
 from ckpttool.formats.graph_file import read_graph_file
 from ckpttool.formats.graphdef import Graph
 from ckpttool.limits import Limits
 from ckpttool.sources.graph_analysis import find_tensor
+from ckpttool.sources.graph_functions import called
+from ckpttool.sources.graph_signs import Sign, training_signs
 from ckpttool.sources.graph_topology import Topology, split_tensor
 from ckpttool.sources.graph_variables import meta_variables
 from ckpttool.sources.nearest import nearest
@@ -38,6 +43,8 @@ if TYPE_CHECKING:
 __all__ = ["of_saved_model"]
 
 _FILES = ("saved_model.pb", "saved_model.pbtxt")
+#: What stands around the one call in the function of a signature.
+_WRAPPING = {"Identity", "NoOp"}
 #: Flaws that are spelled out in an error.
 _NAMED = 4
 
@@ -49,6 +56,7 @@ def of_saved_model(request: Request, folder: str, limits: Limits) -> Origin:
         NotFoundError: ids ``signature-not-found``, ``model-input-unknown``,
             ``model-output-unknown``, ``tensor-not-found``.
         NoGraphError: id ``no-outputs``: it has no signatures.
+        RefusedError: id ``training-graph``.
         IncompleteError: ids ``variables-missing``, ``graph-variables-missing``.
     """
     name = next(name for name in _FILES if stat_path(os.path.join(folder, name)) is not None)
@@ -63,13 +71,80 @@ def of_saved_model(request: Request, folder: str, limits: Limits) -> Origin:
         graph = meta.graph()
         require_known_ops(folder, {node.op for node in graph.all_nodes()}, graph)
         _require_variables(folder, meta, graph, limits)
+        signs = _training_signs(graph, chosen)
+        warnings = require_serving(folder, signs, allowed=request.allow_training_graph)
         notes: tuple[str, ...] = ()
+        if TARGETS[request.target].single and not request.signatures:
+            chosen, notes = _distinct(graph, chosen)
         if len(chosen) > 1 and (request.inputs or request.outputs):
             chosen = chosen[:1]
             notes = (f"only {chosen[0].name}: --input and --output are of one signature",)
         ports = _Ports(request, graph if meta.objects is None else None, folder)
         signatures = tuple(map(ports.of, chosen))
-        return Origin("savedmodel", folder, folder, signatures, meta.tags, notes)
+        return Origin("savedmodel", folder, folder, signatures, meta.tags, notes, warnings)
+
+
+def _training_signs(graph: Graph, signatures: Sequence[StoredSignature]) -> list[Sign]:
+    """Signs that what is served was traced as in training: dropout, the batch's own mean.
+
+    Where a truth value or a rate is fed, or has a value by default, that decides, and both
+    ways are in the graph.
+    """
+    topology = Topology(graph)
+    outputs = [port.tensor for one in signatures for port in one.outputs]
+    places = topology.ancestors(topology.of_names(outputs))
+    nodes = [topology.nodes[place] for place in sorted(places)]
+    for node in nodes:
+        if node.op in {"Placeholder", "PlaceholderWithDefault"} and (
+            graph.attrs(node).type("dtype") == "bool" or is_setting(node.name)
+        ):
+            return []
+    found = training_signs(graph, topology, places, called(graph, nodes))
+    return [one for one in found if one.id in {"batch-norm-training", "dropout"}]
+
+
+def _distinct(
+    graph: Graph, signatures: Sequence[StoredSignature]
+) -> tuple[Sequence[StoredSignature], tuple[str, ...]]:
+    """The signatures without those that are another one of them, and what is said of these.
+
+    Keras exports what it serves twice, as ``serve`` and ``serving_default``: two wrappers
+    around one function, with the same variables.
+    """
+    kept: dict[object, StoredSignature] = {}
+    notes = []
+    for one in sorted(signatures, key=lambda one: one.name != SERVING):
+        mark = _what_is_computed(graph, one)
+        other = kept.setdefault(one.name if mark is None else mark, one)
+        if other is not one:
+            notes.append(f"{one.name} is {other.name} once more; --signature chooses")
+    return list(kept.values()), tuple(notes)
+
+
+def _what_is_computed(graph: Graph, signature: StoredSignature) -> object:
+    """What two signatures have in common only if they compute the same; None: not known.
+
+    The function behind the call that all outputs come from, what it captures, and the ports.
+    """
+    nodes = {node.name: node for node in graph.nodes}
+    calls = {split_tensor(port.tensor)[0] for port in signature.outputs}
+    call = nodes.get(min(calls)) if len(calls) == 1 else None
+    if call is None or not call.op.endswith("PartitionedCall"):
+        return None
+    name = graph.attrs(call).function("f")
+    wrapper = next((one for one in graph.functions if one.name == name), None)
+    inside = [node for node in wrapper.nodes if node.op not in _WRAPPING] if wrapper else []
+    if len(inside) != 1 or not inside[0].op.endswith("PartitionedCall"):
+        return None
+    fed = [split_tensor(port.tensor)[0] for port in signature.inputs]
+    captured = tuple(one for one in call.inputs if split_tensor(one)[0] not in fed)
+    order = tuple(fed.index(split_tensor(one)[0]) for one in call.inputs if one not in captured)
+    ports = [
+        tuple((port.name, port.dtype, port.shape) for port in side)
+        for side in (signature.inputs, signature.outputs)
+    ]
+    places = tuple(split_tensor(port.tensor)[1] for port in signature.outputs)
+    return graph.attrs(inside[0]).function("f"), captured, order, *ports, places
 
 
 class _Ports:

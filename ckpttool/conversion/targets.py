@@ -44,11 +44,12 @@ class Target:
         needs: distributions without which it cannot be written.
         runs: distributions that run it for the check; one of them is enough.
         settings: the members of ``Settings`` that it understands.
-        quantizations: the words of ``--quantize`` that it understands.
         suffixes: endings of names by which it is meant where ``--to`` is left out.
         marks: files one of which a directory of this kind has; only such a directory is
             ever replaced.
         holds: what it can and cannot hold, for ``--list``.
+        quantizations: the words of ``--quantize`` that it understands.
+        single: whether it holds one signature.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Target:
     marks: tuple[str, ...]
     holds: str
     quantizations: tuple[Quantization, ...] = ()
+    single: bool = False
 
 
 #: What measures ranges, by real inputs.
@@ -108,6 +110,7 @@ _ALL = (
         suffixes=(".onnx",),
         marks=(),
         holds="one signature a file; large weights in a file beside it; no bfloat16, no tables",
+        single=True,
     ),
     Target(
         name="tfjs",
@@ -121,6 +124,7 @@ _ALL = (
         suffixes=(),
         marks=("model.json",),
         holds="one signature; int64 as int32, float64 as float32; no tables",
+        single=True,
         quantizations=("float16", "uint8", "uint16"),
     ),
     Target(

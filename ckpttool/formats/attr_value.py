@@ -23,6 +23,7 @@ _ATTR = 5  # of NodeDef
 _KEY, _VALUE = 1, 2  # of an entry of the map
 _ATTR_TAG, _KEY_TAG, _VALUE_TAG = 0x2A, 0x0A, 0x12
 _LIST, _BYTES, _INT, _FLOAT, _BOOL, _TYPE, _SHAPE, _TENSOR, _FUNC = 1, 2, 3, 4, 5, 6, 7, 8, 10
+_LIST_FUNC = 9  # of AttrValue.ListValue
 _FUNC_NAME = 1  # of NameAttrList
 
 
@@ -130,12 +131,17 @@ class Attrs:
     def function(self, name: str) -> str | None:
         """The name of a function."""
         data = self._bytes(name, _FUNC)
-        names = [
-            data[value[0] : value[1]]
-            for number, value in self._fields(name, data or b"")
-            if data and number == _FUNC_NAME and not isinstance(value, int)
+        return None if data is None else self._function_name(name, data)
+
+    def functions(self, name: str) -> list[str]:
+        """The names of a list of functions; empty where there is none."""
+        data = self._bytes(name, _LIST) or b""
+        found = [
+            self._function_name(name, data[value[0] : value[1]])
+            for number, value in self._fields(name, data)
+            if number == _LIST_FUNC and not isinstance(value, int)
         ]
-        return names[-1].decode("utf-8", "surrogateescape") if names else None
+        return [one for one in found if one is not None]
 
     def tensor(self, name: str) -> Tensor | None:
         """A tensor, whose elements are not read yet."""
@@ -172,6 +178,14 @@ class Attrs:
         return [base_dtype(wire.signed32(number)) for number in numbers]
 
     # ----------------------------------------------------------------------------------
+
+    def _function_name(self, name: str, data: bytes) -> str | None:
+        names = [
+            data[value[0] : value[1]]
+            for number, value in self._fields(name, data)
+            if number == _FUNC_NAME and not isinstance(value, int)
+        ]
+        return names[-1].decode("utf-8", "surrogateescape") if names else None
 
     def _number(self, name: str, kind: int) -> int | None:
         value = self._value(name, kind)

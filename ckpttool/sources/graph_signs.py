@@ -83,7 +83,10 @@ _MESSAGES = {
 
 
 def training_signs(
-    graph: Graph, topology: Topology, among: Iterable[int] | None = None
+    graph: Graph,
+    topology: Topology,
+    among: Iterable[int] | None = None,
+    functions: Iterable[Graph] = (),
 ) -> tuple[Sign, ...]:
     """The signs of a graph, in a fixed order.
 
@@ -92,13 +95,28 @@ def training_signs(
         topology: of that graph.
         among: positions that are looked at, such as the ancestors of what is wanted; None: all
             but those of gradients, savers and initialisers.
+        functions: that it calls, as ``graph_functions.called`` gives them.
 
     Raises:
         CorruptError: id ``graph-malformed``.
     """
     found: dict[str, list[str]] = {}
+    _look(found, graph, topology, range(len(topology.nodes)) if among is None else sorted(among))
+    for function in functions:
+        _look(found, function, Topology(function), range(len(function.nodes)))
+    signs = []
+    for id, (message, alters) in _MESSAGES.items():
+        showing = list(dict.fromkeys(found.get(id, ())))
+        if showing:
+            signs.append(Sign(id, message, len(showing), tuple(showing[:_NAMED]), alters))
+    return tuple(signs)
+
+
+def _look(
+    found: dict[str, list[str]], graph: Graph, topology: Topology, places: Iterable[int]
+) -> None:
+    """Add the signs of some nodes, by id, with the names that show them."""
     nodes = topology.nodes
-    places = range(len(nodes)) if among is None else sorted(among)
     for place in places:
         node = nodes[place]
         op = node.op
@@ -112,12 +130,6 @@ def training_signs(
         names = _shown(sign, graph, topology, node, place)
         if names:
             found.setdefault(names[0], []).append(names[1])
-    signs = []
-    for id, (message, alters) in _MESSAGES.items():
-        showing = list(dict.fromkeys(found.get(id, ())))
-        if showing:
-            signs.append(Sign(id, message, len(showing), tuple(showing[:_NAMED]), alters))
-    return tuple(signs)
 
 
 #: Signs whose nodes lie in the scopes that are left out otherwise.
@@ -150,7 +162,9 @@ def _shown(
     """The sign that a node shows, and the name to show it by; None where it shows none."""
     if sign == "batch-norm-training":
         # nn_ops.cc: is_training is true where it is left out.
-        return None if graph.attrs(node).flag("is_training") is False else (sign, node.name)
+        if graph.attrs(node).flag("is_training") is False or _has_no_scale(topology, place):
+            return None
+        return sign, node.name
     if sign == "dropout":
         scope = _DROPOUT_SCOPE.match(node.name)
         if scope:
@@ -169,6 +183,15 @@ def _shown(
     if sign == "moving-averages":
         return (sign, node.name) if node.name.endswith(_AVERAGE) else None
     return sign, node.name
+
+
+def _has_no_scale(topology: Topology, place: int) -> bool:
+    """Whether a normalisation scales by ones that are made for each example.
+
+    So Keras 2 normalises a layer: by each example's own mean, when it serves too
+    (keras/layers/normalization/layer_normalization.py). That of a batch scales by a weight.
+    """
+    return any(topology.nodes[one].op == "Fill" for one in topology.producers[place][1:])
 
 
 def _makes_a_mask(topology: Topology, place: int) -> bool:
