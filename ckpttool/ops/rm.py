@@ -146,8 +146,9 @@ def rm(
 def _place(address: str, limits: Limits) -> tuple[str, str]:
     """The directory and the name that an address means."""
     folder, base = os.path.split(address)
-    there = stat_path(address)
-    if base and stat_path(index_name(address)) is None and there and there.kind == "directory":
+    there = stat_path(address) if address else None
+    names_one = base and stat_path(index_name(address)) is not None
+    if there is not None and there.kind == "directory" and not names_one:
         raise UsageError(
             f"{address} is a directory",
             why="rm removes checkpoints by their names",

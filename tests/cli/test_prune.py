@@ -197,6 +197,16 @@ def test_rm_of_what_is_no_checkpoint(run: Path, run_cli: RunCli, name: str, code
     assert contents(run) == before
 
 
+@pytest.mark.parametrize("spelled", ["{}", "{}/", "{}//", "{}/.", "./", "."])
+def test_rm_of_a_run_directory_removes_nothing(run: Path, run_cli: RunCli, spelled: str) -> None:
+    """Elsewhere a directory means its newest checkpoint; a shell's TAB adds the slash."""
+    before = contents(run)
+    done = run_cli(["rm", spelled.format(run), "-y", "--min-age", "0"], cwd=run)
+    assert done.returncode == 2
+    assert "is a directory" in done.stderr
+    assert contents(run) == before
+
+
 def test_state_set_latest(run: Path, run_cli: RunCli) -> None:
     planned = check(
         "state", run_cli(["state", run, "--set-latest", "ckpt-1", "-n", "--json"]).stdout
