@@ -1,14 +1,18 @@
 """Appends a range of one file to another, inside the kernel where it can, as fast as it can.
 
-``copy_file_range`` saves the way through this process, and on file systems that share
-extents, or that are another machine's, it copies nothing at all here. Where it is not to be
-had (another file system, an old kernel, macOS), the bytes are read and written; and where
-it costs more than that: on a disk of our own, from one place in a page to another, it takes
-1.7 times as long (Linux 6.18, ext4).
+Which way is the quickest depends on where the file lies (measured on Linux 6.18, ext4):
 
-A file whose size is known is given its blocks at once (fallocate(2)): what is then written
-costs a quarter less than where the file system has to find room for one page after the
-other, and a disk that is full says so before anything is copied.
+- Where file systems share extents, or are another machine's, ``copy_file_range`` copies
+  nothing at all here.
+- On a disk of our own it moves 64 KiB at a time. A pipe of a mebibyte takes the pages of the
+  source as they are, and each is copied once: that is half the work of ``cp``.
+- From one place in a page to another both take 1.5 times as long, and reading and writing
+  is quicker, as it is for little.
+
+What the kernel cannot copy at all (an old kernel, macOS, odd file systems) is read and
+written too. A file whose size is known is given its blocks at once (fallocate(2)): what is
+then written costs a quarter less than where the file system has to find room for one page
+after the other, and a disk that is full says so before anything is copied.
 """
 
 from __future__ import annotations
@@ -16,18 +20,30 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
 
 from ckpttool.errors import IncompleteError
 from ckpttool.storage.base import ReadableFile
 
-__all__ = ["copy_range", "set_aside"]
+__all__ = ["AT_ONCE", "PAGE", "copy_range", "set_aside"]
 
-_AT_ONCE = 2**30
+#: Bytes of one write. For larger ones Linux looks for memory in large blocks, and where
+#: that is in pieces a gigabyte takes a second instead of 0.4.
+AT_ONCE = 2**18
+
+#: What file systems share, and copy whole.
+PAGE = 4096
+_MOST = 2**30
 #: Small enough for the processor's cache; twice as much has been seen to take twice as long.
 _BUFFER = 2**19
-#: What file systems share, and copy whole.
-_PAGE = 4096
+#: What a pipe may hold without privileges (pipe(7), pipe-max-size); less is not worth one.
+_PIPE = 2**20
+#: fcntl(2), F_SETPIPE_SZ; Python 3.10 has no name for it.
+_SET_PIPE_SIZE = 1031
+#: ioctl(2), FICLONERANGE: _IOW(0x94, 13, struct file_clone_range).
+_CLONE_RANGE = 0x4020940D
 #: From here on asking for all blocks at once saves more time than ``ctypes`` takes to load.
 _MANY_BLOCKS = 2**26
 #: fallocate(2): the size of the file stays what it is.
@@ -56,32 +72,83 @@ def copy_range(
         OSError: the system failed to write.
         StorageError: it failed to read.
     """
-    copy = getattr(os, "copy_file_range", None)
     reader = source.fileno()
-    if not _by_kernel(descriptor, offset):
-        copy = None
-    while size and copy is not None and reader is not None:
-        try:
-            done = copy(reader, descriptor, min(size, _AT_ONCE), offset)
-        except OSError as error:
-            if error.errno not in _NOT_HERE:
-                raise
-            break
-        if not done:
-            raise IncompleteError(
-                f"{source.path} ends too early",
-                why=f"{size} bytes wanted at offset {offset}, but the file ends there",
-                hint="copy the file again from where it is whole",
-                id="short-read",
-            )
-        offset += done
-        size -= done
+    place = os.lseek(descriptor, 0, os.SEEK_CUR)
+    if reader is not None:
+        done = 0
+        for moved in _moved(reader, offset, size, descriptor, place):
+            if not moved:
+                _ends_early(source, offset + done, size - done)
+            done += moved
+        offset, size, place = offset + done, size - done, place + done
     while size:
-        part = source.pread(offset, min(size, _BUFFER))
+        # What begins a page where it is written is copied faster.
+        part = source.pread(offset, min(size, _BUFFER - place % PAGE))
         write(part)
-        offset += len(part)
-        size -= len(part)
+        offset, size, place = offset + len(part), size - len(part), place + len(part)
         del part  # so that the next one takes its memory, which is in the cache
+
+
+def _moved(reader: int, offset: int, size: int, descriptor: int, place: int) -> Iterator[int]:
+    """Have the kernel copy; the bytes of each of its steps, 0 where the source ends.
+
+    Ends before all is done where another way is quicker, or the only one.
+    """
+    try:
+        if not _on_own_disk(descriptor) or _shares_extents(reader, descriptor):
+            yield from _by_copy_file_range(reader, offset, size, descriptor)
+        elif size >= _PIPE and offset % PAGE == place % PAGE:
+            yield from _through_pipe(reader, offset, size, descriptor)
+    except OSError as error:
+        if error.errno not in _NOT_HERE:
+            raise
+
+
+def _by_copy_file_range(reader: int, offset: int, size: int, descriptor: int) -> Iterator[int]:
+    copy = getattr(os, "copy_file_range", None)
+    while size and copy is not None:
+        done = copy(reader, descriptor, min(size, _MOST), offset)
+        yield done
+        offset, size = offset + done, size - done
+
+
+def _through_pipe(reader: int, offset: int, size: int, descriptor: int) -> Iterator[int]:
+    splice = getattr(os, "splice", None)
+    if splice is None:
+        return
+    with _pipe() as (outlet, inlet):
+        while size:
+            taken = splice(reader, inlet, min(size, _PIPE), offset_src=offset)
+            if not taken:
+                yield 0
+            offset, size = offset + taken, size - taken
+            while taken:
+                done = splice(outlet, descriptor, min(taken, AT_ONCE))
+                yield done
+                taken -= done
+
+
+@contextmanager
+def _pipe() -> Iterator[tuple[int, int]]:
+    """Both ends of a pipe that holds ``_PIPE`` bytes; OSError: there is none so large."""
+    from fcntl import fcntl
+
+    outlet, inlet = os.pipe()
+    try:
+        fcntl(inlet, _SET_PIPE_SIZE, _PIPE)
+        yield outlet, inlet
+    finally:
+        os.close(outlet)
+        os.close(inlet)
+
+
+def _ends_early(source: ReadableFile, offset: int, size: int) -> NoReturn:
+    raise IncompleteError(
+        f"{source.path} ends too early",
+        why=f"{size} bytes wanted at offset {offset}, but the file ends there",
+        hint="copy the file again from where it is whole",
+        id="short-read",
+    )
 
 
 def set_aside(descriptor: int, size: int) -> None:
@@ -108,8 +175,19 @@ def _on_own_disk(descriptor: int) -> bool:
     return os.major(os.fstat(descriptor).st_dev) != 0
 
 
-def _by_kernel(descriptor: int, offset: int) -> bool:
-    """Whether the kernel may do better than reading and writing."""
-    if not _on_own_disk(descriptor):
-        return True
-    return offset % _PAGE == os.lseek(descriptor, 0, os.SEEK_CUR) % _PAGE
+def _shares_extents(reader: int, descriptor: int) -> bool:
+    """Whether the file system can let two files have the same blocks (XFS, made so).
+
+    Asks for what none can do, a single byte in the middle of a block: who could share
+    whole ones says EINVAL.
+    """
+    if sys.platform != "linux":
+        return False
+    from fcntl import ioctl
+    from struct import pack
+
+    try:
+        ioctl(descriptor, _CLONE_RANGE, pack("=qQQQ", reader, 1, 1, 0))
+    except OSError as error:
+        return error.errno == errno.EINVAL
+    return False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, Self
 
 from ckpttool.errors import IncompleteError
 from ckpttool.storage.base import FileStat, ReadableFile
-from ckpttool.storage.copying import copy_range, set_aside
+from ckpttool.storage.copying import AT_ONCE, copy_range, set_aside
 from ckpttool.storage.system import exists_error, fsync, raise_os_error
 
 if TYPE_CHECKING:
@@ -21,10 +21,6 @@ __all__ = ["OWN_PREFIX", "TEMPORARY_SUFFIX", "LocalFile", "LocalNewFile"]
 TEMPORARY_SUFFIX = ".ckpttool-tmp"
 #: Files of our own beside a person's: journals, and files that have no name yet.
 OWN_PREFIX = ".ckpttool-"
-
-#: Bytes of one write. For larger ones Linux looks for memory in large blocks, and where
-#: that is in pieces a gigabyte takes a second instead of 0.4.
-_WRITE = 2**17
 #: What a file system says that has no hard links (FAT, many that are another machine's).
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
@@ -137,7 +133,7 @@ class LocalNewFile:
         view = memoryview(data)
         try:
             while view:
-                view = view[os.write(self._fd, view[:_WRITE]) :]
+                view = view[os.write(self._fd, view[:AT_ONCE]) :]
         except OSError as error:
             raise_os_error(error, f"cannot write {self._path}")
 
