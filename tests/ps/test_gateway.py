@@ -23,6 +23,7 @@ from ckpttool.ps.gateway.openapi import OPENAPI
 from ckpttool.sources.registry import open_source
 from ckpttool.sources.selection import Selection
 from tests.support import browser
+from tests.support.clusters import until
 from tests.support.live_stand_in import TOKEN, Training, gateway
 
 TABLE = "embedding/table"
@@ -240,6 +241,25 @@ def test_two_hundred_at_once_cause_one_snapshot(training: Training, table: np.nd
     assert {answer.status for answer in answers} == {200}
     assert all(np.array_equal(answer.array, table[0:1]) for answer in answers)
     assert training.number == before + 1
+
+
+def test_who_reads_does_not_wait_for_the_next_snapshot(tmp_path: Path, fixtures_dir: Path) -> None:
+    training = Training(tmp_path / "run", fixtures_dir / "partitioned" / "wide.ckpt-1")
+    training.behind = 3500.0  # so it is due, and may be served for 100 seconds
+    with training.answering(), gateway(training.directory, max_age=3600.0) as said:
+        client = Client(said["rest"])
+        first = client.values(TABLE).headers["etag"]
+        training.behind = 0.0
+        training.snapshotting.clear()
+        try:
+            assert client.values(TABLE).headers["etag"] == first
+            until(lambda: len(training.requests) == 2, "the next one is not asked for")
+            assert client.values(TABLE).headers["etag"] == first
+        finally:
+            training.snapshotting.set()
+        until(lambda: client.values(TABLE).headers["etag"] != first)
+        client.values(TABLE)
+    assert len(training.requests) == 2
 
 
 def test_a_head_that_does_not_come_is_not_waited_for(ask: Client) -> None:

@@ -37,9 +37,12 @@ class Training:
         self.number = 0
         self.step = 100
         self.durations = Durations()
-        #: Exports wait until it is set.
-        self.exporting = threading.Event()
+        #: Snapshots, and exports, wait until it is set.
+        self.snapshotting, self.exporting = threading.Event(), threading.Event()
+        self.snapshotting.set()
         self.exporting.set()
+        #: Seconds that snapshots are old when they are made.
+        self.behind = 0.0
         self.snapshots: list[dict[str, Any]] = []
         self.exports: list[dict[str, Any]] = []
         self.losses: dict[str, float] = {"loss": 0.25, "odd": math.nan}
@@ -83,6 +86,7 @@ class Training:
         age = message.get("max_age")
         if self.snapshots and age is not None and time.time() - self.snapshots[-1]["time"] < age:
             return self.snapshots[-1]
+        self.snapshotting.wait()
         self.number += 1
         self.step += 1
         prefix = self.directory / "snapshots" / f"snap-{self.number}"
@@ -96,7 +100,7 @@ class Training:
                 "step": self.step,
                 "step_after": self.step,
                 "consistent": True,
-                "time": time.time(),
+                "time": time.time() - self.behind,
                 "seconds": 0.03,
                 "pause_seconds": 0.001,
                 "bytes": 4096,

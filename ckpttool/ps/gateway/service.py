@@ -1,12 +1,14 @@
 """What the gateway can do, whatever asks: status, list, read, snapshot, export.
 
 One event loop; what blocks runs in threads. Values come from a snapshot that is at most
-``max_age`` seconds old, and requests that come together cause one. Knows no HTTP.
+``max_age`` seconds old, and requests that come together cause one; while it is read, the next
+one is made before it is too old. Knows neither HTTP nor gRPC.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from ckpttool.errors import CkpttoolError
 from ckpttool.formats.dtypes import BY_NAME
 from ckpttool.model import Variable
 from ckpttool.ps.gateway.held import Held, Shelf
@@ -35,7 +38,13 @@ _EXPORTS = 16
 _STATUS_SECONDS = 0.5
 #: and for a newer snapshot too, where it has none.
 _AGAIN_SECONDS = 1.0
+#: A snapshot that is read is followed by the next one this part of its age early, or earlier
+#: where the last one took longer.
+_LEAD = 0.1
 _STATUS_PATIENCE = 10.0
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +85,9 @@ class Service:
         self._exporting: set[LiveClient] = set()
         self._refreshing = asyncio.Lock()
         self._asking = asyncio.Lock()
-        self._asked = -math.inf
+        self._asked = self._tried = -math.inf
+        self._took = 0.0
+        self._ahead: asyncio.Task[None] | None = None
         self._status: dict[str, Any] = {}
         self._status_at = -math.inf
 
@@ -101,6 +112,7 @@ class Service:
         """
         held = self._new_enough()
         if held is not None:
+            self._look_ahead(held)
             return held
         async with self._refreshing:
             held = self._new_enough()  # who waited gets what the first one brought
@@ -169,16 +181,33 @@ class Service:
         held = self._shelf.newest
         if held is None:
             return None
-        young = time.time() - float(held.record["time"]) < self._max_age
+        young = _age(held) < self._max_age
         patience = min(_AGAIN_SECONDS, self._max_age)
         return held if young or time.monotonic() - self._asked < patience else None
 
+    def _look_ahead(self, held: Held) -> None:
+        """Have the next one made before this one is too old, so that nobody has to wait for it."""
+        lead = min(max(_LEAD * self._max_age, 1.5 * self._took), self._max_age / 2)
+        patient = time.monotonic() - self._tried > _AGAIN_SECONDS
+        if patient and _age(held) > self._max_age - lead and not self._refreshing.locked():
+            self._tried = time.monotonic()
+            self._ahead = asyncio.create_task(self._refresh_ahead(self._max_age - lead))
+
+    async def _refresh_ahead(self, max_age: float) -> None:
+        try:
+            async with self._refreshing:
+                await self._refresh(max_age=max_age)
+        except CkpttoolError as error:  # who needs it asks again, and is told
+            _log.info("no newer snapshot: %s", error)
+
     async def _refresh(self, max_age: float | None, consistent: bool | None = None) -> Held:
+        began = time.monotonic()
         record = await asyncio.to_thread(
             self._snapshots.ask, "snapshot", max_age=max_age, consistent=consistent
         )
         held = await self._shelf.put(record)
         self._asked = time.monotonic()
+        self._took = self._asked - began
         return held
 
 
@@ -191,6 +220,10 @@ def sayable(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [sayable(item) for item in value]
     return value
+
+
+def _age(held: Held) -> float:
+    return time.time() - float(held.record["time"])
 
 
 def item_bytes(dtype: str) -> int:
