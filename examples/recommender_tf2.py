@@ -54,7 +54,7 @@ def train(ctx: TrainContext) -> None:
     """Train; ``RECOMMENDER_STEPS`` says how long."""
     with ctx.strategy.scope():
         model = build()
-        optimizer = keras.optimizers.Adagrad(0.1)
+        optimizer = ctx.optimizer(keras.optimizers.Adagrad(0.1))  # travels as --push says
     ctx.track(model, optimizer=optimizer, serving=f"{os.path.abspath(__file__)}:build")
     ctx.restore()  # where an earlier run, or a parameter server that died, left off
     clicks = iter(
