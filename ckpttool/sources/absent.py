@@ -20,8 +20,9 @@ from ckpttool.errors import (
     NotFoundError,
     PermissionDeniedError,
 )
-from ckpttool.formats.sniff import sniff_directory, sniff_file
+from ckpttool.formats.sniff import Sniffed, sniff_directory, sniff_file
 from ckpttool.limits import Limits
+from ckpttool.sources.file_kinds import FILES
 from ckpttool.sources.filenames import (
     STATE_FILE,
     index_name,
@@ -183,11 +184,20 @@ def no_checkpoint(directory: Directory, address: str) -> CkpttoolError:
     if whole is not None:
         return whole.error(address)
     files = [entry for entry in entries if entry.kind == "file" and entry.name != STATE_FILE]
-    for stat in files[:_LOOKED_AT]:
-        error = _holds_foreign(directory, stat, address)
-        if error is not None:
-            return error
-    below = [
+    sniffed = [
+        (join(directory.path, stat.name), found)
+        for stat in files[:_LOOKED_AT]
+        if (found := _sniffed(directory, stat)) is not None
+    ]
+    # Files that are sources of their own, each by its own name.
+    below = [f"{path} ({found.description})" for path, found in sniffed if found.kind in FILES]
+    for path, found in sniffed if not below else ():
+        if found.named and not found.ours:
+            error = found.error(path)
+            return ForeignFormatError(
+                f"no checkpoint in {address}", why=error.what, hint=error.hint, id=error.id
+            )
+    below += [
         f"{join(directory.path, entry.name)} ({what})"
         for entry in [entry for entry in entries if entry.kind == "directory"][:_LOOKED_AT]
         if (what := _what_is_below(directory, entry.name))
@@ -208,22 +218,13 @@ def _no_index(entries: int) -> str:
     return f"none of its {entries}{more} entries is the .index file of a checkpoint"
 
 
-def _holds_foreign(directory: Directory, stat: FileStat, address: str) -> CkpttoolError | None:
+def _sniffed(directory: Directory, stat: FileStat) -> Sniffed | None:
+    """What a file is; None where it cannot be read."""
     try:
-        file = directory.open(stat.name)
-        try:
-            sniffed = sniff_file(file)
-        finally:
-            file.close()
+        with closing(directory.open(stat.name)) as file:
+            return sniff_file(file)
     except CkpttoolError:
         return None
-    path = join(directory.path, stat.name)
-    if sniffed.ours or not sniffed.named:
-        return None
-    error = sniffed.error(path)
-    return ForeignFormatError(
-        f"no checkpoint in {address}", why=error.what, hint=error.hint, id=error.id
-    )
 
 
 def _what_is_below(directory: Directory, name: str) -> str:

@@ -440,6 +440,28 @@ def test_checkpoints_one_directory_down(run_dir: Path, export: Path, tmp_path: P
     )
 
 
+@pytest.mark.parametrize(
+    ("folder", "named"),
+    [
+        ("arrays", "model.safetensors (a safetensors file)"),
+        ("models", "dense.onnx (an ONNX model)"),
+        ("graphs", "frozen.pb (a GraphDef)"),
+    ],
+)
+def test_a_directory_of_files_that_are_sources(fixtures_dir: Path, folder: str, named: str) -> None:
+    """They are not called foreign: each can be given by its own name."""
+    error = failure(str(fixtures_dir / folder))
+    assert (error.id, error.exit_code) == ("no-checkpoint", 10)
+    assert f"{fixtures_dir / folder / named}" in error.hint
+
+
+def test_a_foreign_file_beside_one_that_is_a_source(fixtures_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.gz").write_bytes(b"\x1f\x8b\x08" + bytes(40))
+    assert failure(str(tmp_path)).id == "foreign-format"
+    shutil.copy(fixtures_dir / "models" / "dense.onnx", tmp_path / "b.onnx")
+    assert f"{tmp_path / 'b.onnx'} (an ONNX model)" in failure(str(tmp_path)).hint
+
+
 def test_an_index_with_another_name(run_dir: Path) -> None:
     (run_dir / "model.ckpt-9.index").rename(run_dir / "model.ckpt-9.index.bak")
     error = failure("run/model.ckpt-9.index.bak")

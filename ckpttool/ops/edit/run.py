@@ -161,6 +161,8 @@ def _steps(
         changes += drop(contents, asked.drop, unmatched)
     if asked.strip_optimizer:
         changes += strip_optimizer(contents)
+    if not contents.items:  # a pattern that fits nothing is the likelier reason
+        unmatched.settle(allow=asked.allow_unmatched)
     require_something(contents)
     if asked.promote_ema:
         changes += promote_averages(contents)

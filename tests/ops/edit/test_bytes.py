@@ -71,6 +71,18 @@ def test_rounding_is_said_in_one_line_and_what_became_infinite_by_name(tmp_path)
     )
 
 
+def test_a_pattern_that_keeps_nothing_is_named(tmp_path):
+    """D19: a typo is the reason, and not that too little would be left."""
+    write_bundle(tmp_path, "s", {b"w/kernel": {"shape": (1,), "size": 4}}, [bytes(4)])
+    with pytest.raises(RefusedError) as caught:
+        run(tmp_path / "s", tmp_path / "d", keep=("kernel",))
+    assert caught.value.id == "unmatched"
+    assert "w/kernel" in caught.value.hint
+    with pytest.raises(RefusedError) as caught:
+        run(tmp_path / "s", tmp_path / "d", keep=("kernel",), allow_unmatched=True)
+    assert caught.value.id == "nothing-left"
+
+
 def test_a_layout_of_another_byte_order_is_refused(tmp_path):
     big_endian(tmp_path)
     write_bundle(tmp_path, "l", {b"w": {"shape": (4,), "size": 16}}, [bytes(16)])
