@@ -94,7 +94,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "metagraph": ("a MetaGraphDef: the graph of a checkpoint, without values", ""),
     "savedmodel-pb": ("the graph of a SavedModel", "give the directory it lies in"),
     # other kinds of TensorFlow and Keras
-    "graphdef": ("a GraphDef (frozen graph)", "its weights are constants of the graph"),
+    "graphdef": ("a GraphDef", "of a frozen graph the weights are constants in it"),
     "graph-text": ("a graph as text (.pbtxt)", "it has no values of variables"),
     "tflite": ("a TFLite model", "give the checkpoint or SavedModel it was converted from"),
     "tfjs": ("the JSON of a TensorFlow.js model", "its weights are in the .bin files beside it"),

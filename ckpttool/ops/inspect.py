@@ -240,9 +240,9 @@ def _graph(
     elif resolved.kind in _MODELS or (not graph and resolved.kind not in {"graph", "savedmodel"}):
         return None
     from ckpttool.ops.graph_report import report_graph
-    from ckpttool.sources.graph import FrozenGraphSource, MetaGraphSource
+    from ckpttool.sources.graph import GraphSource, MetaGraphSource
 
-    content = source.content if isinstance(source, FrozenGraphSource | MetaGraphSource) else None
+    content = source.content if isinstance(source, GraphSource | MetaGraphSource) else None
     return report_graph(directory, resolved, limits, analyse=graph, content=content)
 
 

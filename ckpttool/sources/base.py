@@ -32,6 +32,7 @@ SourceKind = Literal[
     "safetensors",
     "npz",
     "frozen-graph",
+    "graph",
     "metagraph",
     "tflite",
     "onnx",

@@ -19,7 +19,7 @@ from ckpttool.formats.tensor_proto import Tensor
 from ckpttool.model import Variable, numel
 from ckpttool.sources.base import Extent, Read
 from ckpttool.sources.filenames import file_number
-from ckpttool.sources.graph_variables import meta_variables, whole_shapes
+from ckpttool.sources.graph_variables import is_frozen, meta_variables, whole_shapes
 from ckpttool.sources.kinds import kind_of_name
 from ckpttool.sources.listed import ListedSource, selection_shape
 from ckpttool.sources.selection import Selection
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from ckpttool.sources.base import SourceKind
     from ckpttool.storage.base import Directory, ReadableFile
 
-__all__ = ["FrozenGraphSource", "MetaGraphSource", "open_resolved"]
+__all__ = ["GraphSource", "MetaGraphSource", "open_resolved"]
 
 #: Types that weights have; what else is constant in a graph is an axis, a shape, a word.
 _WEIGHTS = ("float", "bfloat", "complex", "qint", "quint")
 
 
-def open_resolved(resolved: Resolved, limits: Limits) -> FrozenGraphSource | MetaGraphSource:
+def open_resolved(resolved: Resolved, limits: Limits) -> GraphSource | MetaGraphSource:
     """Open a file with a graph.
 
     Raises:
@@ -53,7 +53,7 @@ def open_resolved(resolved: Resolved, limits: Limits) -> FrozenGraphSource | Met
     try:
         content = read_graph_file(file, limits)
         if content.graph is not None:
-            return FrozenGraphSource(directory, file, resolved, limits, content)
+            return GraphSource(directory, file, resolved, limits, content)
         return MetaGraphSource(directory, file, resolved, limits, content)
     except BaseException:
         file.close()
@@ -77,8 +77,12 @@ class _GraphSource(ListedSource):
         self.number = file_number(os.path.splitext(resolved.prefix)[0])
 
 
-class FrozenGraphSource(_GraphSource):
-    """A ``GraphDef``: its constants are its variables."""
+class GraphSource(_GraphSource):
+    """A ``GraphDef``: its constants are its variables.
+
+    One that has variables too is no frozen graph: their values are in a checkpoint, and what
+    its constants hold is what they begin with.
+    """
 
     def __init__(
         self,
@@ -88,7 +92,8 @@ class FrozenGraphSource(_GraphSource):
         limits: Limits,
         content: GraphFile,
     ) -> None:
-        super().__init__(directory, file, resolved, limits, "frozen-graph")
+        kind: SourceKind = "frozen-graph" if is_frozen(content.main_graph()) else "graph"
+        super().__init__(directory, file, resolved, limits, kind)
         self.content = content
         self._tensors: dict[str, Tensor] = {}
         self.publish(self._constants())

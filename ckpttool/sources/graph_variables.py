@@ -21,6 +21,7 @@ __all__ = [
     "VARIABLE_OPS",
     "GraphVariable",
     "graph_variables",
+    "is_frozen",
     "meta_variables",
     "variable_tasks",
     "whole_shapes",
@@ -73,6 +74,11 @@ def graph_variables(graph: Graph) -> list[GraphVariable]:
         dtype = attrs.type("dtype") or "dtype_0"
         found.setdefault(name, GraphVariable(name, node.name, node.op, dtype, attrs.shape("shape")))
     return list(found.values())
+
+
+def is_frozen(graph: Graph) -> bool:
+    """Whether a graph has no variables, not in a function either: its weights are constants."""
+    return not any(node.op in VARIABLE_OPS for node in graph.all_nodes())
 
 
 def meta_variables(meta: MetaGraph, graph: Graph) -> list[GraphVariable]:

@@ -68,6 +68,20 @@ def test_frozen_graphs_of_the_corpus(corpus: Path) -> None:
                 assert values.tobytes() == theirs[variable.key].tobytes(), variable.key
 
 
+def test_a_graph_with_variables_is_not_frozen(tmp_path: Path) -> None:
+    """Its constants are what it begins with, not what was trained."""
+    tf = pytest.importorskip("tensorflow")
+    with tf.Graph().as_default() as graph:
+        tf.compat.v1.get_variable("w", initializer=[1.0, 2.0], use_resource=True)
+    for name, content in (
+        ("g.pb", graph.as_graph_def().SerializeToString()),
+        ("g.pbtxt", str(graph.as_graph_def()).encode()),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with open_source(str(tmp_path / name)) as source:
+            assert source.kind == "graph"
+
+
 def test_a_meta_graph_says_which_variables_there_are(fixtures_dir: Path, corpus: Path) -> None:
     """A `.meta` alone: keys, dtypes and shapes as the checkpoint has them; values are not here."""
     with open_source(str(fixtures_dir / "graphs" / "training.meta")) as source:

@@ -34,6 +34,7 @@ _WHAT = {
     ("savedmodel", "object"): "SavedModel variables, object-based",
     ("savedmodel", ""): "SavedModel without variables",
     ("frozen-graph", ""): "graph (GraphDef), whose constants are its variables",
+    ("graph", ""): "graph (GraphDef) that is not frozen: its constants, without its variables",
     ("safetensors", ""): "safetensors file",
     ("npz", ""): "NumPy arrays",
     ("tflite", ""): "TFLite model, whose constants are its variables",

@@ -17,11 +17,13 @@ from ckpttool.model import Variable, shape_text
 from ckpttool.ops.diff.facts import Differs, DiffResult, Level, Only, SideFacts
 from ckpttool.ops.diff.suggest import with_rules
 from ckpttool.ops.wanted import Wanted
+from ckpttool.sources.graph_variables import is_frozen
 from ckpttool.sources.kinds import kind_of_name
 from ckpttool.sources.registry import open_source
 from ckpttool.storage import open_directory, stat_path
 
 if TYPE_CHECKING:
+    from ckpttool.formats.graphdef import Graph
     from ckpttool.formats.tensor_shape import PartialShape
     from ckpttool.sources.address import Address
     from ckpttool.sources.base import NameStyle, Source
@@ -136,8 +138,13 @@ def _read(path: str, limits: Limits) -> tuple[str, str, Expects]:
             if content.saved_model is not None:
                 kind = "savedmodel"
             else:
-                kind = "frozen-graph" if content.meta is None else "metagraph"
+                graph = content.graph
+                kind = "metagraph" if graph is None else _kind_of(graph)
             return os.path.join(folder, name), kind, expected_of(content, limits)
+
+
+def _kind_of(graph: Graph) -> str:
+    return "frozen-graph" if is_frozen(graph) else "graph"
 
 
 class _Checkpoint:

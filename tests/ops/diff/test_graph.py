@@ -146,7 +146,7 @@ def test_the_forms_of_a_graph(tf: Any, meta: str, tmp_path: Path) -> None:
     message.ParseFromString(Path(meta).read_bytes())
     (tmp_path / "net.pbtxt").write_text(str(message))
     (tmp_path / "net.pb").write_bytes(message.graph_def.SerializeToString())
-    for name, kind in (("net.pbtxt", "metagraph"), ("net.pb", "frozen-graph")):
+    for name, kind in (("net.pbtxt", "metagraph"), ("net.pb", "graph")):
         found = diff(prefix, graph=tmp_path / name)
         assert (found.restores, found.b.kind, found.common) == (True, kind, len(VALUES))
 
