@@ -24,7 +24,7 @@ from ckpttool.ps.ports import free_ports
 from ckpttool.ps.run_dir import RunDirectory, RunState
 from ckpttool.ps.supervisor import Supervisor
 from ckpttool.schemas import schema
-from tests.support.clusters import Cluster, cluster, port_is_open, until
+from tests.support.clusters import GATEWAY, Cluster, cluster, port_is_open, until
 from tests.support.command import ROOT, clean_environment, run_cli
 
 pytestmark = [
@@ -199,15 +199,19 @@ def test_no_process_outlives_a_supervisor_that_is_killed(tmp_path) -> None:
 
 
 def test_the_gateway_that_is_killed_comes_back_on_its_address(tmp_path) -> None:
-    with cluster(tmp_path, "up", "--workers", "0") as running:
+    with cluster(tmp_path, "up", "--workers", "0", "--grpc", "127.0.0.1:0") as running:
         state = running.wait_for()
-        port = int(state["gateway"].rpartition(":")[2])
+        port, grpc_port = (int(state[one].rpartition(":")[2]) for one in GATEWAY)
         assert port_is_open(port)
+        assert port_is_open(grpc_port)
+        plain = run_cli(["serve-ps", "status", running.directory]).stdout
+        assert f"grpc\t{state['gateway_grpc']}\n" in plain
         (gateway,) = [pid for pid in running.processes() if is_gateway(pid)]
         os.kill(gateway, signal.SIGKILL)
         until(lambda: "gateway-ended" in running.kinds())
         until(lambda: running.state["state"] == "ready" and port_is_open(port), running.said())
-        assert running.state["gateway"] == state["gateway"]
+        assert all(running.state[one] == state[one] for one in GATEWAY)
+        assert port_is_open(grpc_port)
         assert running.task("ps-0") == state["tasks"][0]
         # What listens at an address that is asked for is not pushed aside.
         (other := tmp_path / "other").mkdir()

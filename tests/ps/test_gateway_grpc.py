@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -481,6 +482,28 @@ def test_the_descriptors_are_those_of_the_schema() -> None:
 def test_the_schema_can_be_fetched(said: dict[str, Any]) -> None:
     answer = Client(said["rest"])("/gateway.proto", Authorization="")
     assert (answer.status, answer.body) == (200, messages.PROTO.read_bytes())
+
+
+def test_the_client_of_the_docs(
+    said: dict[str, Any], training: Training, table: np.ndarray, tmp_path: Path
+) -> None:
+    pytest.importorskip("grpc_tools")
+    text = (ROOT / "docs" / "serve-ps.md").read_text("utf-8").partition("### gRPC")[2]
+    shell, code = (
+        re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL)[0] for kind in ("sh", "python")
+    )
+    fetch, compiles = shell.splitlines()
+    assert fetch.endswith("/gateway.proto")
+    schema = Client(said["rest"])("/gateway.proto", Authorization="").body
+    (tmp_path / "gateway.proto").write_bytes(schema)
+    (tmp_path / "ps-run").symlink_to(training.directory)
+    (tmp_path / "client.py").write_text(code.replace("127.0.0.1:8501", said["grpc"]))
+    for words in (compiles.split()[1:], ["client.py"]):
+        done = subprocess.run(
+            [sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE
+        )
+        assert done.returncode == 0, done.stderr
+    assert done.stdout == f"step {training.step}: {table[0:10].shape}\n"
 
 
 @pytest.mark.slow

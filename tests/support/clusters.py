@@ -14,15 +14,17 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.support.command import ROOT, clean_environment
 
-__all__ = ["Cluster", "cluster", "marked", "port_is_open", "until"]
+__all__ = ["GATEWAY", "Cluster", "cluster", "marked", "port_is_open", "until"]
 
+#: Where run.json says where the gateway listens.
+GATEWAY = ("gateway", "gateway_grpc")
 _MARK = "CKPTTOOL_TEST_CLUSTER"
 #: Seconds after which something that ought to happen does not; a busy machine is slow.
 PATIENCE = 120.0
@@ -58,9 +60,18 @@ def marked(mark: str) -> list[int]:
 
 
 class Cluster:
-    """A supervisor in a child, and what it says."""
+    """A supervisor in a child, and what it says.
 
-    def __init__(self, folder: Path, words: list[str], env: dict[str, str] | None = None) -> None:
+    ``prefix`` are words before those of the interpreter: of a program that becomes it.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        words: list[str],
+        env: dict[str, str] | None = None,
+        prefix: Sequence[str] = (),
+    ) -> None:
         self.folder = folder
         self.directory = folder / "run"
         self.mark = uuid.uuid4().hex
@@ -69,7 +80,7 @@ class Cluster:
         with self.output.open("wb") as stdout, self.errors.open("wb") as stderr:
             self.process = subprocess.Popen(
                 [
-                    *[sys.executable, "-m", "ckpttool", "serve-ps", *words],
+                    *[*prefix, sys.executable, "-m", "ckpttool", "serve-ps", *words],
                     *["--run-dir", str(self.directory), "--ndjson"],
                 ],
                 stdout=stdout,
@@ -152,8 +163,8 @@ class Cluster:
             for addresses in (self.state.get("cluster") or {}).values()
             for address in addresses
         ]
-        gateway = self.state.get("gateway")
-        return [*ports, *([int(gateway.rpartition(":")[2])] if gateway else [])]
+        gateway = [self.state.get(one) for one in GATEWAY]
+        return [*ports, *(int(one.rpartition(":")[2]) for one in gateway if one)]
 
     def wait_until_gone(self) -> None:
         """Hold that no process and no port of it is left."""
@@ -164,9 +175,11 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path, *words: str, env: dict[str, str] | None = None) -> Iterator[Cluster]:
+def cluster(
+    folder: Path, *words: str, env: dict[str, str] | None = None, prefix: Sequence[str] = ()
+) -> Iterator[Cluster]:
     """``ckpttool serve-ps WORDS`` in a folder; nothing of it is left afterwards."""
-    running = Cluster(folder, list(words), env)
+    running = Cluster(folder, list(words), env, prefix)
     try:
         yield running
     finally:
