@@ -1,4 +1,4 @@
-"""A headless Chromium that opens one file, offline, with a profile of its own."""
+"""A headless Chromium that opens one page of this machine, with a profile of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["dom", "screenshot", "visited"]
+__all__ = ["dom", "dom_of", "screenshot", "screenshot_of", "visited"]
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = (
@@ -31,6 +31,10 @@ _FLAGS = (
 _WAIT = "--virtual-time-budget=5000"
 
 
+def _waiting(seconds: int) -> str:
+    return f"--virtual-time-budget={1000 * seconds}"
+
+
 def _installed() -> str:
     found = next((path for name in _NAMES if (path := shutil.which(name))), None)
     if found is None:
@@ -42,19 +46,19 @@ def _environment(profile: str) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": profile, "LC_ALL": "C.UTF-8"}
 
 
-def _run(page: Path, flags: Sequence[str], *, width: int, dark: bool) -> str:
+def _run(url: str, flags: Sequence[str], *, width: int, dark: bool, wait: str = _WAIT) -> str:
     found = _installed()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         done = subprocess.run(
             [
                 found,
                 *_FLAGS,
-                _WAIT,
+                wait,
                 f"--blink-settings=preferredColorScheme={0 if dark else 1}",
                 f"--user-data-dir={profile}",
                 f"--window-size={width},1200",
                 *flags,
-                page.absolute().as_uri(),
+                url,
             ],
             capture_output=True,
             text=True,
@@ -68,12 +72,26 @@ def _run(page: Path, flags: Sequence[str], *, width: int, dark: bool) -> str:
 
 def dom(page: Path, *, width: int = 1280, dark: bool = False) -> str:
     """The document after its script has run, as HTML."""
-    return _run(page, ["--dump-dom"], width=width, dark=dark)
+    return _run(page.absolute().as_uri(), ["--dump-dom"], width=width, dark=dark)
+
+
+def dom_of(url: str, *, seconds: int, width: int = 1280, dark: bool = False) -> str:
+    """The document of a page that goes on changing, after so many seconds of its own time."""
+    return _run(url, ["--dump-dom"], width=width, dark=dark, wait=_waiting(seconds))
 
 
 def screenshot(page: Path, path: Path, *, width: int = 1280, dark: bool = False) -> bytes:
     """What it looks like, as PNG."""
-    _run(page, [f"--screenshot={path.absolute()}"], width=width, dark=dark)
+    _run(page.absolute().as_uri(), [f"--screenshot={path.absolute()}"], width=width, dark=dark)
+    return path.read_bytes()
+
+
+def screenshot_of(
+    url: str, path: Path, *, seconds: int, width: int = 1280, dark: bool = False
+) -> bytes:
+    """What it looks like then, as PNG."""
+    flags = [f"--screenshot={path.absolute()}"]
+    _run(url, flags, width=width, dark=dark, wait=_waiting(seconds))
     return path.read_bytes()
 
 
