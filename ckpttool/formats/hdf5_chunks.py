@@ -18,6 +18,8 @@ from ckpttool.errors import CorruptError, LimitError, UnsupportedError
 from ckpttool.model import numel
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ckpttool.formats.hdf5 import Dataset, Hdf5
 
 __all__ = ["ChunkReader", "Heap", "reach"]
@@ -35,18 +37,30 @@ _EXPANSION = 1100
 _SPARE_BYTES = 4096
 #: Elements that were never written are given out up to this many bytes without a word.
 _FILL_BYTES = 2**30
+#: Chunks that were never written, of a dataset that has others: the library is asked for each.
+_FILL_CHUNKS = 2**16
 
 
-def reach(dataset: Dataset, nbytes: int) -> None:
+def reach(dataset: Dataset, nbytes: int, chunks: int = 1) -> None:
     """Check that a dataset does not claim absurdly more than the file has of it.
+
+    Args:
+        dataset: the dataset.
+        nbytes: of the elements that are wanted.
+        chunks: how many chunks they lie in; one takes a byte at least.
 
     Raises:
         LimitError: id ``hdf5-expansion``.
     """
+    what = ""
     if nbytes > max(_FILL_BYTES, dataset.stored * _EXPANSION):
+        what = f"{nbytes} bytes of elements"
+    elif chunks > _FILL_CHUNKS + dataset.stored:
+        what = f"{chunks} chunks"
+    if what:
         raise LimitError(
             f"{dataset.path} claims more than its file can hold",
-            why=f"{nbytes} bytes of elements, of which {dataset.stored} bytes are stored",
+            why=f"{what}, of which {dataset.stored} bytes are stored",
             hint="choose the part that was written: 'NAME[0:10]'",
             id="hdf5-expansion",
         )
@@ -197,18 +211,29 @@ class Heap:
     def __init__(self, file: Hdf5) -> None:
         self._file = file
         self._collection = -1
+        #: Where it ends; the next one begins there, or behind it.
+        self._end = 0
         self._objects: dict[int, tuple[int, int]] = {}
 
-    def string(self, reference: bytes) -> bytes:
-        """The string of an element: its length, the address of a collection, a number.
+    def strings(self, references: Sequence[bytes]) -> list[bytes]:
+        """The strings of elements: each has a length, the address of a collection, a number.
 
         Raises:
             CorruptError: id ``hdf5-heap``: nothing of that kind lies there.
         """
+        found = [b""] * len(references)
+        # In the order of the collections, so that each is looked through once.
+        for place in sorted(range(len(references)), key=lambda at: self._address(references[at])):
+            found[place] = self._string(references[place])
+        return found
+
+    def _address(self, reference: bytes) -> int:
+        return int.from_bytes(reference[4 : 4 + self._file.address_bytes], "little")
+
+    def _string(self, reference: bytes) -> bytes:
         length = int.from_bytes(reference[:4], "little")
-        width = self._file.address_bytes
-        address = int.from_bytes(reference[4 : 4 + width], "little")
-        number = int.from_bytes(reference[4 + width : 8 + width], "little")
+        address = self._address(reference)
+        number = int.from_bytes(reference[4 + self._file.address_bytes :], "little")
         if not length or not address:
             return b""
         if address != self._collection:
@@ -221,13 +246,14 @@ class Heap:
     def _enter(self, address: int) -> None:
         """Look where the objects of a collection lie."""
         file, start = self._file, address + self._file.base
-        self._collection = -1
         header = file.pread(start, 8 + file.address_bytes)
         if header[:5] != b"GCOL\x01":
             self._wrong(address, "there is no collection of strings")
         end = start + int.from_bytes(header[8:], "little")
         if end > file.size:
             self._wrong(address, f"it claims to end at {end}, and the file has {file.size} bytes")
+        if start < self._end:
+            self._wrong(address, "it begins inside another collection")
         at = start + len(header)
         self._objects = {}
         while at + 8 + file.address_bytes <= end:
@@ -241,7 +267,7 @@ class Heap:
                 self._wrong(address, f"its number {number} claims {size} bytes")
             self._objects[number] = (at, size)
             at += (size + 7) // 8 * 8
-        self._collection = address
+        self._collection, self._end = address, end
 
     def _wrong(self, address: int, why: str) -> NoReturn:
         raise CorruptError(

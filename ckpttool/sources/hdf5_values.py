@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
 from ckpttool.errors import LimitError, UnsafeError, UnsupportedError
@@ -59,13 +60,15 @@ def read_elements(
 
     if not selection.size:
         return
-    reach(dataset, selection.size * itemsize)
-    if dataset.layout == "contiguous":
+    nbytes = selection.size * itemsize
+    reach(dataset, nbytes)
+    chunks = None if dataset.layout == "contiguous" else ChunkReader(file, dataset)
+    if chunks is None or not dataset.stored:
         yield from _contiguous(file, dataset, selection, itemsize)
         return
-    chunks = ChunkReader(file, dataset)
     # The last axis of a string's bytes is no axis of the dataset.
     shape = chunks.shape + selection.shape[len(chunks.shape) :]
+    reach(dataset, nbytes, prod(map(_count, selection.axes, shape)))
     for band in bands(selection, max(1, WINDOW_BYTES // itemsize)):
         result = bytearray(band.size * itemsize)
         places = strides(tuple(axis.length for axis in band.axes))
@@ -86,6 +89,7 @@ def read_elements(
 def _contiguous(
     file: Hdf5, dataset: Dataset, selection: Selection, itemsize: int
 ) -> Iterator[bytes]:
+    """Elements that lie in one piece, or of which nothing was ever written."""
     start = dataset.offset
     value = b"" if start is not None else file.fill_value(dataset)
 
@@ -98,6 +102,12 @@ def _contiguous(
 
     box = Box((0,) * len(selection.shape), selection.shape)
     yield from pieces(selection, itemsize, [box], read)
+
+
+def _count(axis: Axis, size: int) -> int:
+    """How many chunks of an axis hold some of the positions wanted, at most."""
+    span = (axis.length - 1) * abs(axis.step)
+    return min(axis.length, span // size + 2)
 
 
 def _starts(axis: Axis, size: int) -> list[int]:
@@ -135,8 +145,7 @@ def read_strings(file: Hdf5, dataset: Dataset, selection: Selection, *, check: b
     elements = [references[at : at + width] for at in range(0, len(references), width)]
     total = sum(int.from_bytes(element[:4], "little") for element in elements)
     _require(dataset, "string-bytes", total, limits.string_bytes)
-    heap = Heap(file)
-    return [heap.string(element) for element in elements]
+    return Heap(file).strings(elements)
 
 
 def _fixed_strings(file: Hdf5, dataset: Dataset, selection: Selection, check: bool) -> list[bytes]:

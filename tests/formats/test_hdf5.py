@@ -22,7 +22,7 @@ from ckpttool.errors import (
 )
 from ckpttool.formats.dtypes import BY_NAME, numpy_dtype
 from ckpttool.formats.elements import swap_words
-from ckpttool.formats.hdf5 import Dataset
+from ckpttool.formats.hdf5 import ChunkPlace, Dataset
 from ckpttool.formats.hdf5_library import Hdf5File
 from ckpttool.limits import Limits
 from ckpttool.sources.hdf5_values import read_elements, read_strings
@@ -338,6 +338,36 @@ def test_a_shape_that_nothing_was_written_of_is_bounded() -> None:
     assert caught.value.id == "hdf5-expansion"
 
 
+def test_many_chunks_that_nothing_was_written_of_are_bounded() -> None:
+    """A file of some kilobytes that claims millions of chunks, of one element each."""
+    shape, most = (2**22,), 2**16
+
+    def write(made: Any) -> None:
+        made.create_dataset("empty", shape, "<f4", chunks=(1,), fillvalue=5)
+        made.create_dataset("some", shape, "<f4", chunks=(1,))[7] = 1
+
+    file = opened(written(write))
+    asked = 0
+    ask = file.chunk_place
+
+    def counted(dataset: Dataset, start: tuple[int, ...]) -> ChunkPlace | None:
+        nonlocal asked
+        asked += 1
+        return ask(dataset, start)
+
+    file.chunk_place = counted  # type: ignore[method-assign]
+    datasets = {dataset.path: dataset for dataset in file.walk().datasets}
+    assert (elements(file, datasets["empty"]) == 5).all()
+    with pytest.raises(LimitError) as caught:
+        elements(file, datasets["some"])
+    assert caught.value.id == "hdf5-expansion"
+    with pytest.raises(LimitError):
+        elements(file, datasets["some"], (slice(None, None, 9),))
+    assert asked == 0
+    assert elements(file, datasets["some"], (slice(0, most // 16),)).sum() == 1
+    assert asked == most // 16
+
+
 def test_a_chunk_may_not_be_larger_than_its_limit() -> None:
     data = written(lambda f: f.create_dataset("x", (4096,), "f4", chunks=(4096,)))
     file = opened(data, Limits(hdf5_chunk_bytes=4096))
@@ -383,6 +413,52 @@ def test_a_wrong_checksum_is_found() -> None:
     assert "checksum" in caught.value.why
     selection = Selection.whole((16,))
     assert b"".join(read_elements(file, only(file), selection, 4, check=False))
+
+
+def test_strings_of_many_collections_are_looked_through_once() -> None:
+    """Elements that go back and forth between collections, as those of a sorted table do."""
+    texts = [f"{number:05d}" * 50 for number in range(2000)]  # some 15 in a collection
+    kind = h5py.string_dtype()
+    data = written(lambda f: f.create_dataset("x", data=texts, dtype=kind))
+    file = opened(data)
+    start = only(file).offset
+    assert start is not None
+    references = [data[at : at + 16] for at in range(start, start + 16 * len(texts), 16)]
+    mixed = [number * 617 % len(texts) for number in range(len(texts))]
+    crafted = data[:start] + b"".join(references[number] for number in mixed)
+    file = opened(crafted + data[len(crafted) :])
+    reads = 0
+    pread = file.pread
+
+    def counted(offset: int, size: int) -> bytes:
+        nonlocal reads
+        reads += 1
+        return pread(offset, size)
+
+    file.pread = counted  # type: ignore[method-assign]
+    found = read_strings(file, only(file), Selection.whole((len(texts),)), check=True)
+    assert found == [texts[number].encode() for number in mixed]
+    assert reads < 4 * len(texts)
+
+
+def test_collections_of_strings_that_lie_inside_each_other() -> None:
+    kind = h5py.string_dtype()
+    inner = b"GCOL\x01\0\0\0" + (64).to_bytes(8, "little") + b"\1\0\0\0\0\0\0\0"
+    inner += (8).to_bytes(8, "little") + b"insidein"
+    text = b"x" * 100
+    data = written(lambda f: f.create_dataset("x", data=[b"a" * 100, text], dtype=kind))
+    file = opened(data)
+    start = only(file).offset
+    assert start is not None
+    at = data.find(text)
+    first = data[start : start + 16]
+    second = (8).to_bytes(4, "little") + at.to_bytes(8, "little") + (1).to_bytes(4, "little")
+    data = data[:at] + inner + data[at + len(inner) :]
+    file = opened(data[:start] + first + second + data[start + 32 :])
+    with pytest.raises(CorruptError) as caught:
+        read_strings(file, only(file), Selection.whole((2,)), check=True)
+    assert caught.value.id == "hdf5-heap"
+    assert "inside another" in caught.value.why
 
 
 @pytest.mark.parametrize("check", [True, False])
