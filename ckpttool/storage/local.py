@@ -39,6 +39,15 @@ def stat_path(path: str) -> FileStat | None:
         raise_os_error(error, f"cannot look at {path}")
 
 
+def _is_encodable(name: str) -> bool:
+    """Whether the system can be asked for it; half a character (a lone surrogate) is no name."""
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _changed(descriptor: int, name: str) -> tuple[int, bool]:
     """The later of an entry's times, 0 if it is gone, and whether it is a directory."""
     try:
@@ -63,7 +72,7 @@ class LocalDirectory:
         return name if self._path in {"", "."} else os.path.join(self._path, name)
 
     def _check(self, name: str) -> None:
-        if name in {"", ".", ".."} or "/" in name or "\0" in name:
+        if name in {"", ".", ".."} or "/" in name or "\0" in name or not _is_encodable(name):
             raise UnsafeError(
                 f"'{name}' is not a plain file name",
                 why=f"only names inside {self._path} are opened",
@@ -287,4 +296,6 @@ def open_directory(path: str) -> LocalDirectory:
         descriptor = os.open(path or ".", _DIRECTORY)
     except OSError as error:
         raise_os_error(error, f"cannot open the directory {path or '.'}")
+    except ValueError as error:  # a NUL, or half a character
+        raise NotFoundError(f"cannot open the directory {path!r}", why=str(error)) from None
     return LocalDirectory(path or ".", descriptor)

@@ -44,11 +44,18 @@ def test_a_read_past_the_end_says_how_long_the_file_is(directory):
     assert caught.value.id == "short-read"
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "../a", "a/b", "/etc/passwd", "a\0b"])
+@pytest.mark.parametrize("name", ["", ".", "..", "../a", "a/b", "/etc/passwd", "a\0b", "\ud800"])
 def test_a_name_that_is_no_plain_name_is_unsafe(directory, name):
     for action in (directory.open, directory.stat, directory.create):
         with pytest.raises(UnsafeError):
             action(name)
+
+
+@pytest.mark.parametrize("path", ["a\0b", "\ud800"])
+def test_a_path_that_no_directory_can_have(path):
+    assert stat_path(path) is None
+    with pytest.raises(NotFoundError):
+        open_directory(path)
 
 
 def test_a_link_is_refused_and_its_target_named(directory, tmp_path):
