@@ -44,6 +44,16 @@ def module(ctx: Any) -> None:
         ctx.report(loss=0.5)
 
 
+def wide(ctx: Any) -> None:
+    """As ``module``, with a table of 48 MB: each of two parts is fetched in two pieces."""
+    with ctx.strategy.scope():
+        net = Tearing(1_500_000)
+    ctx.track(net, step=net.a)
+    ctx.restore()
+    while not ctx.should_stop:
+        ctx.schedule(net.step)
+
+
 def still(ctx: Any) -> None:
     """Some steps, and then nothing changes any more."""
     with ctx.strategy.scope():

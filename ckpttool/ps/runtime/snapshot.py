@@ -18,14 +18,14 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from ckpttool.conversion.wire import decode
-from ckpttool.errors import CkpttoolError
+from ckpttool.errors import ChangedError, CkpttoolError
 from ckpttool.formats.bundle import SliceSpec
 from ckpttool.formats.bundle_writer import encode_header
 from ckpttool.formats.dtypes import BY_NAME, STRING
 from ckpttool.model import numel
 from ckpttool.ops.prune.api import plan_prune
 from ckpttool.ops.rewrite.destination import Destination
-from ckpttool.ops.rewrite.run import Options, carry_out
+from ckpttool.ops.rewrite.run import Options, carry_out, recover
 from ckpttool.ops.rewrite.tensors import Bundle, Computed, Owner, Tensor, strings_content
 from ckpttool.ps.runtime.fetched import chunks_of
 from ckpttool.ps.runtime.live import Frozen, LiveVariable
@@ -33,6 +33,7 @@ from ckpttool.ps.runtime.pace import Pace
 from ckpttool.sources.filenames import index_name
 from ckpttool.storage import open_directory
 from ckpttool.storage.base import Directory
+from ckpttool.storage.lock import DirectoryLock
 
 __all__ = ["Snapshot", "SnapshotStore", "bundle_of_frozen"]
 
@@ -84,6 +85,7 @@ class SnapshotStore:
     def __init__(self, path: str, keep: int) -> None:
         self._path = os.path.abspath(path)
         self._keep = keep
+        self._recover()
         self._snapshots = self._find()
         self._last = self._last_number()
 
@@ -159,6 +161,14 @@ class SnapshotStore:
                 record = directory.stat(f"{os.path.basename(snapshot.prefix)}.json")
                 if record is not None:
                     directory.remove(record)
+
+    def _recover(self) -> None:
+        """Clear away what a killed process was writing: it may be as large as a snapshot."""
+        try:
+            with open_directory(self._path) as directory, DirectoryLock(directory) as lock:
+                recover(directory, lock)
+        except ChangedError:
+            pass  # somebody works there; the next snapshot does it
 
     def _find(self) -> list[Snapshot]:
         with open_directory(self._path) as directory:
