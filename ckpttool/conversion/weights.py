@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from ckpttool.errors import NotFoundError, UnsupportedError
 from ckpttool.formats.dtypes import BY_NAME
 from ckpttool.formats.elements import cast, cast_target
-from ckpttool.formats.named_array import NamedArray
+from ckpttool.formats.named_array import NamedArray, Place
 from ckpttool.model import Kind, Variable, shape_text
 from ckpttool.sources.selection import Selection
 
@@ -30,6 +30,8 @@ DtypePolicy = Literal["error", "cast", "raw"]
 RAW = "raw_dtypes"
 #: The strings that Keras 2 keeps beside a model's variables, to build it anew.
 _KERAS_CONFIG = "/.ATTRIBUTES/OBJECT_CONFIG_JSON"
+#: Looking where less lies takes longer than to read it.
+_LARGE = 2**16
 #: Variables that a message names; the rest are counted.
 _NAMED = 5
 
@@ -135,6 +137,8 @@ def weights_of(
 def array_of(source: Source, name: str, variable: Variable) -> NamedArray:
     """A variable under a name, its elements read, and checked, when they are asked for.
 
+    It has a place where a checksum is stored of all its bytes, and they lie as they come.
+
     Raises:
         UnsupportedError: id ``shape-unknown``.
     """
@@ -152,7 +156,17 @@ def array_of(source: Source, name: str, variable: Variable) -> NamedArray:
         variable.shape,
         partial(source.chunks, variable, selection),
         partial(source.strings, variable, selection),
+        partial(_place, source, variable),
     )
+
+
+def _place(source: Source, variable: Variable) -> Place | None:
+    if variable.crc32c is None or variable.nbytes < _LARGE:
+        return None
+    extent = source.extent(variable)
+    if extent is None or not extent.little_endian:
+        return None
+    return Place(extent.file, extent.offset, extent.nbytes, variable.crc32c)
 
 
 def _changed(array: NamedArray, format: WeightFormat, policy: DtypePolicy) -> NamedArray | None:
@@ -165,7 +179,7 @@ def _changed(array: NamedArray, format: WeightFormat, policy: DtypePolicy) -> Na
     target = cast_target(array.dtype, "auto") if policy == "cast" else None
     if target is None or target == array.dtype or not format.holds(target):
         return None
-    return array._replace(dtype=target, chunks=partial(_cast, array, target))
+    return array.to_be_read()._replace(dtype=target, chunks=partial(_cast, array, target))
 
 
 def _cast(array: NamedArray, target: str) -> Iterator[bytes]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ckpttool.formats.elements import npy_descr
 from ckpttool.formats.hdf5_writer import write_hdf5
+from ckpttool.formats.named_array import least_bytes
 
 if TYPE_CHECKING:
     from ckpttool.formats.named_array import NamedArray
@@ -32,5 +33,6 @@ def write(arrays: Sequence[NamedArray], file: NewFile, about: Mapping[str, str])
     Raises:
         CkpttoolError: as ``write_hdf5``.
     """
+    file.reserve(least_bytes(arrays))
     with file.seekable() as stream:
         write_hdf5(arrays, stream, about)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ckpttool.conversion.weights import RAW
 from ckpttool.formats.elements import npy_descr
-from ckpttool.formats.named_array import NamedArray
+from ckpttool.formats.named_array import NamedArray, least_bytes
 from ckpttool.formats.npz_writer import write_npz
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def write(arrays: Sequence[NamedArray], file: NewFile, about: Mapping[str, str])
         CkpttoolError: as ``write_npz``.
     """
     said = [_text(RAW, about[RAW])] if RAW in about else []
+    file.reserve(least_bytes(arrays))
     write_npz([*arrays, *said], file.write)
 
 

@@ -28,4 +28,4 @@ def write(arrays: Sequence[NamedArray], file: NewFile, about: Mapping[str, str])
     Raises:
         CkpttoolError: as ``write_safetensors``.
     """
-    write_safetensors(arrays, file.write, {"format": "tf", **about})
+    write_safetensors(arrays, file.write, {"format": "tf", **about}, file)

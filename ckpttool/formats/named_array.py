@@ -7,13 +7,20 @@ array, and they come in pieces. Holds also the errors that the writers share.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ckpttool.errors import UnsupportedError, UsageError
+from ckpttool.formats.dtypes import BY_NAME
 from ckpttool.formats.elements import cast_target
+from ckpttool.model import numel
+
+if TYPE_CHECKING:
+    from ckpttool.storage.base import ReadableFile
 
 __all__ = [
     "NamedArray",
+    "Place",
+    "least_bytes",
     "name_not_representable",
     "not_representable",
     "refuse_dtypes",
@@ -22,6 +29,20 @@ __all__ = [
 
 #: Arrays that a message names; the rest are counted.
 _NAMED = 5
+
+
+class Place(NamedTuple):
+    """Where the elements of an array lie in a row, as ``NamedArray.chunks`` gives them.
+
+    ``crc32c`` is the (masked) checksum that whoever wrote them has stored. A writer whose
+    format has them so may have them copied by the kernel, unread: that they are undamaged
+    is then only found out by comparing the copy with the checksum.
+    """
+
+    file: ReadableFile
+    offset: int
+    nbytes: int
+    crc32c: int
 
 
 class NamedArray(NamedTuple):
@@ -35,6 +56,7 @@ class NamedArray(NamedTuple):
         chunks: called once, gives the elements in C order, little-endian, in TensorFlow's
             layout (``formats/dtypes.py``), in pieces of whole elements. Not of strings.
         strings: the same of an array of strings: all of them at once.
+        place: where they lie, when its turn comes; None where they have to be read.
     """
 
     name: str
@@ -42,6 +64,18 @@ class NamedArray(NamedTuple):
     shape: tuple[int, ...]
     chunks: Callable[[], Iterable[bytes]]
     strings: Callable[[], Sequence[bytes]]
+    place: Callable[[], Place | None] = lambda: None
+
+    def to_be_read(self) -> NamedArray:
+        """The same without a place."""
+        return self._replace(place=lambda: None)
+
+
+def least_bytes(arrays: Iterable[NamedArray]) -> int:
+    """What the elements of arrays take at least in a file that holds them unpacked."""
+    return sum(
+        numel(array.shape) * BY_NAME[array.dtype].size for array in arrays if array.dtype in BY_NAME
+    )
 
 
 def refuse_dtypes(

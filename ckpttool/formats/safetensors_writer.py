@@ -2,13 +2,15 @@
 
 Keeps bfloat16, the float8 types and float4 exactly. Arrays lie in the order in which the
 safetensors library puts them (widest elements first, then by name), so each is aligned.
-Knows no source and no path.
+Much data begins at a page: then whole pages can be copied, and mapped. What lies in a file
+as it is to be written can be copied by the kernel. Knows no source and no path.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ckpttool.errors import CorruptError
 from ckpttool.formats.named_array import (
@@ -22,10 +24,16 @@ from ckpttool.formats.packing import pack_halves
 from ckpttool.formats.safetensors_dtypes import BY_TENSORFLOW, RANKS
 from ckpttool.model import numel
 
+if TYPE_CHECKING:
+    from ckpttool.storage.base import NewFile
+
 __all__ = ["check_safetensors", "write_safetensors"]
 
 _METADATA = "__metadata__"
 _ALIGNMENT = 8
+_PAGE = 4096
+#: Bytes of data from which on they begin at a page.
+_MUCH = 2**20
 #: The most that the safetensors library reads (MAX_HEADER_SIZE in tensor.rs).
 _MOST_HEADER_BYTES = 100_000_000
 
@@ -57,6 +65,7 @@ def write_safetensors(
     arrays: Sequence[NamedArray],
     write: Callable[[bytes], object],
     metadata: Mapping[str, str] | None = None,
+    file: NewFile | None = None,
 ) -> None:
     """Write a file to something that need not seek.
 
@@ -64,6 +73,8 @@ def write_safetensors(
         arrays: in any order.
         write: takes the pieces one after the other.
         metadata: text that goes with them, under ``__metadata__``.
+        file: what ``write`` writes to, where that can copy: it is given the places of arrays
+            without looking at their bytes.
 
     Raises:
         UnsupportedError, UsageError: as `check_safetensors`; nothing is written then.
@@ -73,8 +84,15 @@ def write_safetensors(
     """
     check_safetensors(arrays)
     ordered = sorted(arrays, key=lambda a: (-RANKS[BY_TENSORFLOW[a.dtype].word], a.name))
-    write(_header(ordered, metadata))
+    header = _header(ordered, metadata)
+    if file is not None:
+        file.reserve(len(header) + sum(map(_nbytes, ordered)))
+    write(header)
     for array in ordered:
+        place = None if file is None or _is_packed(array) else array.place()
+        if file is not None and place is not None and place.nbytes == _nbytes(array):
+            file.copy(place.file, place.offset, place.nbytes)
+            continue
         done = 0
         for piece in _pieces(array):
             write(piece)
@@ -99,7 +117,8 @@ def _header(ordered: Iterable[NamedArray], metadata: Mapping[str, str] | None) -
         }
         at = end
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % _ALIGNMENT)
+    # Behind eight bytes of length.
+    text += b" " * (-(8 + len(text)) % (_PAGE if at >= _MUCH else _ALIGNMENT))
     if len(text) > _MOST_HEADER_BYTES:
         raise not_representable(
             "safetensors",
@@ -114,7 +133,11 @@ def _nbytes(array: NamedArray) -> int:
 
 
 def _pieces(array: NamedArray) -> Iterable[bytes]:
-    return _packed(array.chunks()) if BY_TENSORFLOW[array.dtype].bits == 4 else array.chunks()
+    return _packed(array.chunks()) if _is_packed(array) else array.chunks()
+
+
+def _is_packed(array: NamedArray) -> bool:
+    return BY_TENSORFLOW[array.dtype].bits == 4
 
 
 def _packed(pieces: Iterable[bytes]) -> Iterator[bytes]:

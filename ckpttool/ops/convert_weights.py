@@ -24,9 +24,12 @@ from ckpttool.storage import open_directory
 from ckpttool.storage.system import keep_buffers
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ckpttool.conversion.request import Request
     from ckpttool.conversion.targets import Target
     from ckpttool.conversion.weights import WeightFormat, Weights
+    from ckpttool.formats.named_array import NamedArray
     from ckpttool.limits import Limits
 
 __all__ = ["values_origin", "write_weights"]
@@ -104,9 +107,12 @@ def write_weights(
     started = time.monotonic()
     with open_source(origin.values, limits) as source:
         weights = weights_of(source, writer, request.settings.dtypes, choice.names, chosen.__call__)
+        arrays: Sequence[NamedArray] = weights.arrays
+        if not request.check.run:  # then reading is what finds damage of the source
+            arrays = [array.to_be_read() for array in arrays]
         folder, name = os.path.split(path)
         with open_directory(folder) as directory, directory.create(name) as file:
-            writer.write(weights.arrays, file, weights.about)
+            writer.write(arrays, file, weights.about)
             file.commit()
         written = time.monotonic()
         seconds = {"write": round(written - started, 3)}

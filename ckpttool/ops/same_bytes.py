@@ -1,18 +1,27 @@
-"""Whether an array that was written holds the very bytes that were to be written."""
+"""Whether an array that was written holds the very bytes that were to be written.
+
+Where their checksum is stored with the source, what was written is held against that: it is
+read once, and the source is not read again, which costs a third of comparing the two. That
+finds damage of the source too, for a checksum that does not fit has both read and compared.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ckpttool.formats.crc32c import extend, mask
 from ckpttool.sources.selection import Selection
 
 if TYPE_CHECKING:
-    from ckpttool.formats.named_array import NamedArray
+    from ckpttool.formats.named_array import NamedArray, Place
     from ckpttool.model import Variable
-    from ckpttool.sources.base import Source
+    from ckpttool.sources.base import Extent, Source
 
 __all__ = ["same_bytes", "same_pieces"]
+
+#: Read at once: what stays in the processor's cache until it is summed up.
+_WINDOW = 2**19
 
 
 def same_bytes(
@@ -25,6 +34,9 @@ def same_bytes(
     Raises:
         CkpttoolError: as ``Source.chunks``, of either side.
     """
+    place = array.place()
+    if place is not None and _holds(result.extent(variable), place):
+        return True
     selection = Selection.whole(array.shape)
     if array.dtype == "string":
         return variable.dtype == "string" and list(array.strings()) == result.strings(
@@ -33,6 +45,17 @@ def same_bytes(
     return variable.dtype != "string" and same_pieces(
         array.chunks(), result.chunks(variable, selection, check=check)
     )
+
+
+def _holds(extent: Extent | None, place: Place) -> bool:
+    """Whether a range of a file has the checksum of a place; no where it is not known."""
+    if extent is None or not extent.little_endian or extent.nbytes != place.nbytes:
+        return False
+    value = 0
+    for start in range(0, extent.nbytes, _WINDOW):
+        size = min(_WINDOW, extent.nbytes - start)
+        value = extend(value, extent.file.pread(extent.offset + start, size))
+    return mask(value) == place.crc32c
 
 
 def same_pieces(lefts: Iterable[bytes], rights: Iterable[bytes]) -> bool:

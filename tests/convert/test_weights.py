@@ -15,6 +15,7 @@ from ckpttool.errors import (
     CorruptError,
     NotFoundError,
     RefusedError,
+    ResultDiffersError,
     UnsupportedError,
     UsageError,
 )
@@ -323,6 +324,100 @@ def test_streams_are_compared_wherever_they_are_cut() -> None:
     assert not same_pieces([b"abc"], [b"ab"])
     assert not same_pieces([b"ab"], [b"ab", b"c"])
     assert not same_pieces([], [b"x"])
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint whose variables are large enough to be copied by the kernel."""
+    tf = pytest.importorskip("tensorflow")
+    prefix = tmp_path_factory.mktemp("large") / "model.ckpt-7"
+    generator = np.random.default_rng(5)
+    arrays = {
+        "kernel": generator.random((300, 701), dtype=np.float32),
+        "odd": generator.integers(-100, 100, 100_001, dtype=np.int8),
+        "small": np.arange(5, dtype=np.int64),
+        "wide": generator.random(40_000),
+    }
+    names = sorted(arrays)
+    tf.raw_ops.SaveV2(
+        prefix=str(prefix),
+        tensor_names=names,
+        shape_and_slices=[""] * len(names),
+        tensors=[arrays[name] for name in names],
+    )
+    return prefix
+
+
+def checked(source: Path, to: Path, *, run: bool = True, **choice: Any) -> ConvertResult:
+    return convert(
+        Request(str(source), str(to), "", choice=Choice(**choice), check=CheckSettings(run=run))
+    )
+
+
+@pytest.mark.parametrize("run", [True, False])
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_large_variables(large: Path, tmp_path: Path, ending: str, run: bool) -> None:
+    result = checked(large, tmp_path / f"m.{ending}", run=run)
+    assert result.check.state == ("passed" if run else "not_run")
+    require_equal(arrays_in(tmp_path / f"m.{ending}"), values_of(large))
+    require_equal(values_of(tmp_path / f"m.{ending}"), values_of(large))
+
+
+def test_data_of_a_large_file_begins_at_a_page(large: Path, tmp_path: Path) -> None:
+    for include, alignment in (((), 4096), (("small",), 8)):
+        to = tmp_path / f"{alignment}.safetensors"
+        checked(large, to, include=include)
+        length = int.from_bytes(to.read_bytes()[:8], "little")
+        assert (8 + length) % alignment == 0
+        assert length < alignment or alignment == 8
+
+
+@pytest.mark.parametrize("run", [True, False])
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_damage_of_what_is_copied_unread(
+    large: Path, tmp_path: Path, ending: str, run: bool
+) -> None:
+    shutil.copytree(large.parent, tmp_path / "damaged")
+    shard = tmp_path / "damaged" / f"{large.name}.data-00000-of-00001"
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 4
+    shard.write_bytes(data)
+    with pytest.raises(CorruptError) as error:
+        checked(tmp_path / "damaged" / large.name, tmp_path / f"m.{ending}", run=run)
+    assert error.value.id == "checksum-mismatch"
+    assert [path.name for path in tmp_path.iterdir()] == ["damaged"]
+
+
+@pytest.mark.parametrize("name", ["kernel", "odd", "small"])
+def test_a_result_that_differs_is_not_put_into_its_place(
+    large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A writer with a fault: one bit of one array is not what it is in the checkpoint."""
+    from ckpttool.conversion import weights_safetensors
+    from ckpttool.formats.safetensors import read_header
+    from ckpttool.limits import default_limits
+    from ckpttool.storage import NewFile, open_directory
+
+    real = weights_safetensors.write
+
+    def write(arrays: Any, file: NewFile, about: Any) -> None:
+        real(arrays, file, about)
+        with file.seekable() as stream:
+            stream.seek(0)
+            (tmp_path / "copy.safetensors").write_bytes(stream.read())
+            with open_directory(str(tmp_path)) as directory:
+                stored, _ = read_header(directory.open("copy.safetensors"), default_limits())
+            at = next(one.offset for one in stored if one.name == name) + 3
+            stream.seek(at)
+            changed = stream.read(1)[0] ^ 1
+            stream.seek(at)
+            stream.write(bytes([changed]))
+
+    monkeypatch.setattr(weights_safetensors, "write", write)
+    with pytest.raises(ResultDiffersError) as error:
+        checked(large, tmp_path / "m.safetensors")
+    assert f"{name} has other values" in error.value.why
+    assert not (tmp_path / "m.safetensors").exists()
 
 
 def checkpoint_values(prefix: Path) -> dict[str, np.ndarray]:
