@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from ckpttool import errors
 from ckpttool.conversion.wire import decode, encode
 from ckpttool.errors import CkpttoolError, ConversionError, LimitError
 from ckpttool.limits import Limits
+
+if TYPE_CHECKING:
+    import subprocess
 
 __all__ = ["Answer", "Bounds", "Failure", "RunTask", "last_lines", "run_task"]
 
@@ -112,6 +114,8 @@ def run_task(
         ConversionError: ids ``converter-timeout``, ``converter-died``; its log says more.
         LimitError: id ``converter-memory``.
     """
+    import subprocess  # what is converted without a child does without this too
+
     answer = os.path.join(folder, "answer.json")
     with open(log, "ab") as output:
         child = subprocess.Popen(  # noqa: S603 - this interpreter, our own module
@@ -165,12 +169,14 @@ def _send(stdin: IO[bytes], job: bytes) -> None:
 
 
 def _wait(child: subprocess.Popen[bytes], bounds: Bounds, log: str) -> None:
+    from subprocess import TimeoutExpired
+
     started = time.monotonic()
     while True:
         try:
             child.wait(_LOOK)
             return
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             pass
         if time.monotonic() - started > bounds.seconds:
             raise ConversionError(

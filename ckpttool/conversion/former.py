@@ -12,8 +12,6 @@ from contextlib import closing
 from ckpttool.conversion.report import REPORT_ENDING, is_report
 from ckpttool.conversion.targets import Target
 from ckpttool.errors import CkpttoolError
-from ckpttool.formats.long_message import FileBytes
-from ckpttool.formats.onnx import read_model
 from ckpttool.limits import Limits
 from ckpttool.storage import open_directory, stat_path
 
@@ -43,6 +41,9 @@ def companions(destination: str, target: Target, limits: Limits) -> set[str]:
 
 def _names_weights(path: str, limits: Limits) -> bool:
     """Whether a model says that weights lie in the file beside it; not where it is no model."""
+    from ckpttool.formats.long_message import FileBytes
+    from ckpttool.formats.onnx import read_model
+
     folder, name = os.path.split(path)
     try:
         with open_directory(folder or ".") as directory, closing(directory.open(name)) as file:

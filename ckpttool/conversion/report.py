@@ -6,7 +6,6 @@ later from which files a served model came, and that it computed the same. Runs 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shlex
@@ -14,7 +13,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import fields, is_dataclass
-from platform import python_version
 from typing import TYPE_CHECKING
 
 from ckpttool.conversion.wire import plain
@@ -120,6 +118,8 @@ def make_report(
         files: of the result: the path under which it is going to stand, where it is now.
         limits: bounds on what the source's files may claim.
     """
+    from platform import python_version
+
     from ckpttool.conversion.targets import installed
 
     versions = {"ckpttool": __version__, "python": python_version()}
@@ -220,6 +220,8 @@ def _of_source(address: str, limits: Limits) -> Iterator[str]:
 
 def _file(final: str, path: str) -> dict[str, object]:
     """A file's final path, its bytes and their SHA-256."""
+    import hashlib  # OpenSSL takes longer to load than a small result to write
+
     try:
         # Links are followed, as TensorFlow followed them.
         with open(path, "rb") as file:

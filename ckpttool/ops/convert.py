@@ -7,7 +7,6 @@ the child that converts, the check, and the move of the whole result into its pl
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -264,9 +263,11 @@ def _check_only(
             why="--check-only looks at a result that is there",
             hint="leave --check-only out to make it",
         )
+    from tempfile import TemporaryDirectory
+
     origin = _origin(request, target, limits)
     with (
-        tempfile.TemporaryDirectory(prefix="ckpttool-check-") as folder,
+        TemporaryDirectory(prefix="ckpttool-check-") as folder,
         kept_log(request.log, said) as log,
     ):
         work = Work(request, target, origin, folder, log, limits, run)

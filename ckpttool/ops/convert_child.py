@@ -6,7 +6,6 @@ Knows the order of one conversion's processes; nothing of where its result goes.
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -84,7 +83,9 @@ def kept_log(path: str | None, said: Callable[[str], None] | None) -> Iterator[s
     """A file for what the child prints; kept where it was asked for, and on failure."""
     keep = path is not None
     if path is None:
-        descriptor, path = tempfile.mkstemp(prefix="ckpttool-convert-", suffix=".log")
+        from tempfile import mkstemp
+
+        descriptor, path = mkstemp(prefix="ckpttool-convert-", suffix=".log")
         os.close(descriptor)
     try:
         yield path

@@ -7,7 +7,6 @@ moment between two renames; a file never is.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 
@@ -35,6 +34,8 @@ def exchange(one: LocalDirectory, other: LocalDirectory, name: str) -> None:
 
 def _at_once(one: int, other: int, name: str) -> bool:
     """Whether the system did it in one step."""
+    import ctypes  # only what is replaced needs it
+
     library = ctypes.CDLL(None, use_errno=True)
     rename = getattr(library, "renameat2", None)
     if rename is None:
