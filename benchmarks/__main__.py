@@ -13,7 +13,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.measure import ROOT, Failed
+from benchmarks.measure import ROOT, Failed, show
 from benchmarks.works import MB, WORKS, Result
 
 HEAD = ("work", "target", "reached", "", "ckpttool", "TensorFlow")
@@ -41,11 +41,6 @@ def row(result: Result) -> tuple[str, ...]:
         f"{both.cpu:.3f} s, {both.rss / MB:.0f} MB",
         f"{both.their_cpu:.3f} s, {both.their_rss / MB:.0f} MB",
     )
-
-
-def show(cells: tuple[str, ...]) -> None:
-    """One line of a Markdown table, at once: a run takes minutes."""
-    print("| " + " | ".join(cells) + " |", flush=True)
 
 
 def main() -> int:

@@ -1,27 +1,24 @@
 """`python -m benchmarks.converting`: refreshed exports, conversions, files of weights.
 
-As ``benchmarks.writing``: all sides in turn, whole processes, CPU time, fsync apart. Every
-row has its check: what was written is read back and compared byte by byte.
+How it is measured: `benchmarks.sides`. Every row has its check: what was written is read
+back and compared byte by byte.
 """
 
 from __future__ import annotations
 
-import argparse
-import compileall
 import os
-import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.data import prepare
-from benchmarks.measure import ROOT, Failed
-from benchmarks.writing import Sides, measure, show, tensorflow
+from benchmarks.measure import ROOT
+from benchmarks.sides import Rows, Sides, options, report, tensorflow
 
 __all__ = ["main"]
 
 
-def works(cache: Path, out: Path) -> dict[str, Callable[[], Sides]]:
+def works(cache: Path, out: Path) -> Rows:
     """The rows by name; the data of each is made when its row is due."""
 
     def refresh() -> Sides:
@@ -52,27 +49,20 @@ def works(cache: Path, out: Path) -> dict[str, Callable[[], Sides]]:
 
         return row
 
-    def tflite() -> Sides:
-        source, to = str(ROOT / "fixtures" / "mlp-v1" / "model.ckpt-1000"), str(out / "m.tflite")
-        return Sides(
-            "tflite",
-            "small checkpoint as .tflite (`--no-check`)",
-            ["convert", source, to, "--no-check"],
-            tensorflow("tflite.py", source, to, "images:0", "logits/add:0"),
-            None,
-            times=0.8,
-        )
+    def small(name: str, script: str) -> Callable[[], Sides]:
+        def row() -> Sides:
+            source = str(ROOT / "fixtures" / "mlp-v1" / "model.ckpt-1000")
+            to = str(out / f"m.{name}")
+            return Sides(
+                name,
+                f"small checkpoint as .{name} (`--no-check`)",
+                ["convert", source, to, "--no-check"],
+                tensorflow(script, source, to, "images:0", "logits/add:0"),
+                None,
+                times=0.8,
+            )
 
-    def onnx() -> Sides:
-        source, to = str(ROOT / "fixtures" / "mlp-v1" / "model.ckpt-1000"), str(out / "m.onnx")
-        return Sides(
-            "onnx",
-            "small checkpoint as .onnx (`--no-check`)",
-            ["convert", source, to, "--no-check"],
-            tensorflow("to_onnx.py", source, to, "images:0", "logits/add:0"),
-            None,
-            times=0.8,
-        )
+        return row
 
     def onnx_of(name: str, products: int, memory_mb: float) -> Callable[[], Sides]:
         """2.4 GB have no other side: no graph of so many constants can be a message."""
@@ -95,8 +85,8 @@ def works(cache: Path, out: Path) -> dict[str, Callable[[], Sides]]:
 
     return {
         "refresh": refresh,
-        "tflite": tflite,
-        "onnx": onnx,
+        "tflite": small("tflite", "tflite.py"),
+        "onnx": small("onnx", "to_onnx.py"),
         "onnx-100mb": onnx_of("onnx-100mb", 4, 1380),
         "onnx-2400mb": onnx_of("onnx-2400mb", 96, 3600),
         "safetensors": weights("safetensors", 100, 1.4),
@@ -105,34 +95,10 @@ def works(cache: Path, out: Path) -> dict[str, Callable[[], Sides]]:
     }
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Measure, print the table, and end with 1 where a target is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.converting", description=__doc__)
-    parser.add_argument("works", nargs="*", metavar="WORK", help="names of rows [all]")
-    parser.add_argument("--rounds", type=int, default=9, help="runs of each side [9]")
-    parser.add_argument("--cache", type=Path, default=ROOT / "benchmarks" / ".cache")
-    options = parser.parse_args()
-    compileall.compile_dir(ROOT / "ckpttool", quiet=1)
-    cache = options.cache.resolve()
-    cache.mkdir(parents=True, exist_ok=True)
-    out = cache / "converted"
-    misses: list[str] = []
-    try:
-        show(("work", "target", "reached", "", "ckpttool", "fsync: CPU", "TensorFlow", "cp"))
-        show(("---",) * 8)
-        for name, row in works(cache, out).items():
-            if not options.works or name in options.works:
-                cells, missed = measure(row(), cache, out, options.rounds)
-                show(cells)
-                misses += missed
-    except Failed as error:
-        print(f"failed: {error}", file=sys.stderr)
-        return 2
-    finally:
-        shutil.rmtree(out, ignore_errors=True)
-    for line in misses:
-        print(f"missed: {line}", file=sys.stderr)
-    return int(bool(misses))
+    chosen = options("python -m benchmarks.converting", __doc__).parse_args(argv)
+    return report(chosen, "converted", works)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-__all__ = ["ROOT", "Comparison", "Failed", "Sample", "alternate", "compare", "run"]
+__all__ = ["ROOT", "Comparison", "Failed", "Sample", "alternate", "compare", "run", "show"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -146,3 +146,8 @@ def compare(
             check(*outputs)
     samples = [(run(ours, ends=ends), run(theirs)) for _ in range(pairs)]
     return Comparison(tuple(a for a, _ in samples), tuple(b for _, b in samples))
+
+
+def show(cells: Sequence[str]) -> None:
+    """One line of a Markdown table, at once: a run takes minutes."""
+    print("| " + " | ".join(cells) + " |", flush=True)

@@ -1,52 +1,27 @@
 """`python -m benchmarks.writing`: the commands that write, against TensorFlow and against cp.
 
-All sides in turn, whole processes, CPU time: making bytes durable (fsync, which neither
-TensorFlow nor cp does) is measured apart, in a run of its own, and not counted. The table
-says what it costs. ``--full`` also measures checkpoints of 4 and 8 GB.
+``--full`` also measures checkpoints of 4 and 8 GB. How it is measured: `benchmarks.sides`.
 """
 
 from __future__ import annotations
 
-import argparse
-import compileall
 import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
 
 from benchmarks.data import prepare
-from benchmarks.measure import ROOT, Failed, Sample, alternate, run
+from benchmarks.measure import alternate, show
+from benchmarks.sides import CP, Rows, Sides, durability, fresh, options, report, tensorflow
 from benchmarks.works import CKPTTOOL, MB
 
 __all__ = ["main"]
 
-CP = ["/bin/cp", "-r"]
 
-
-@dataclass(frozen=True, slots=True)
-class Sides:
-    """One work: how we, TensorFlow and cp are told to do it, with ``OUT`` for the result."""
-
-    name: str
-    work: str
-    ours: list[str]
-    theirs: list[str] | None
-    copied: str | None
-    times: float | None = None
-    most_of_cp: float | None = None
-    memory_mb: float | None = None
-
-
-def tensorflow(script: str, *args: str) -> list[str]:
-    """The command line of one of TensorFlow's sides."""
-    return [sys.executable, str(ROOT / "benchmarks" / "tensorflow_side" / script), *args]
-
-
-def works(cache: Path, out: Path) -> list[Callable[[], Sides]]:
+def works(cache: Path, out: Path) -> Rows:
     """The rows; the data of each is made when its row is due."""
     to = str(out / "m")
 
@@ -118,89 +93,16 @@ def works(cache: Path, out: Path) -> list[Callable[[], Sides]]:
             memory_mb=200,
         )
 
-    return [
-        shards(),
-        shards("--verify-source"),
-        partition,
-        merge,
-        edit("strip", "1 GB with Adam's slots, stripped of them", 10, "--strip-optimizer"),
-        edit("rename", "1 GB, every variable renamed", None, "--rename", "s,^,new/,"),
-        edit("cast", "1 GB, float32 → bfloat16", None, "--cast", "bfloat16"),
-        average,
-    ]
-
-
-def fresh(cache: Path, out: Path, name: str = "") -> None:
-    """An empty place for the result; for a merge with pieces that may be renamed."""
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir()
-    if name == "merge":
-        for number in range(4):
-            folder = out / f"piece-{number}"
-            folder.mkdir()
-            for path in (cache / f"piece-{number}").iterdir():
-                os.link(path, folder / path.name)
-
-
-def durability(arguments: Sequence[str], out: Path, before: Callable[[], None]) -> Sample:
-    """What fsync costs in one more run: CPU seconds, and seconds that pass."""
-    before()
-    figures = out.with_name("durability")
-    run([sys.executable, "-m", "benchmarks.durability", str(figures), *arguments])
-    cpu, wall = map(float, figures.read_text().split())
-    return Sample(cpu, wall, 0)
-
-
-def measure(sides: Sides, cache: Path, out: Path, rounds: int) -> tuple[tuple[str, ...], list[str]]:
-    """The cells of a row, and what of its target was missed."""
-    before = partial(fresh, cache, out, sides.name)
-    commands = [[*CKPTTOOL, *sides.ours]]
-    commands += [sides.theirs] if sides.theirs else []
-    commands += [[*CP, sides.copied, str(out / "copy")]] if sides.copied else []
-    taken = alternate(commands, rounds, before)
-    durable = [durability(sides.ours, out, before) for _ in range(min(rounds, 3))]
-    fsync = median(sample.cpu for sample in durable)
-    waited = median(sample.wall for sample in durable)
-    ours, *others = taken
-    cpu = median(sample.cpu for sample in ours) - fsync
-    rss = max(sample.rss for sample in ours)
-    target, reached, misses = [], [], []
-    theirs, copy = "", ""
-    if sides.theirs:
-        samples = others.pop(0)
-        times = median(b.cpu / (a.cpu - fsync) for a, b in zip(ours, samples, strict=True))
-        reached.append(f"{times:.1f}×")
-        theirs = (
-            f"{median(s.cpu for s in samples):.2f} s, {max(s.rss for s in samples) / MB:.0f} MB"
-        )
-        if sides.times is not None:
-            target.append(f"≥ {sides.times:g}×")
-            if times < sides.times:
-                misses.append(f"{times:.1f}× is below {sides.times:g}×")
-    if sides.copied:
-        samples = others.pop(0)
-        longer = median((a.cpu - fsync) / b.cpu for a, b in zip(ours, samples, strict=True))
-        copy = f"{median(s.cpu for s in samples):.2f} s"
-        reached.append(f"{longer:.2f}× cp")
-        if sides.most_of_cp is not None:
-            target.append(f"≤ {sides.most_of_cp:g}× cp")
-            if longer > sides.most_of_cp:
-                misses.append(f"{longer:.2f}× cp is over {sides.most_of_cp:g}×")
-    if sides.memory_mb is not None:
-        target.append(f"≤ {sides.memory_mb:g} MB")
-        if rss > sides.memory_mb * MB:
-            misses.append(f"{rss / MB:.0f} MB is over {sides.memory_mb:g} MB")
-    cells = (
-        sides.work,
-        ", ".join(target),
-        ", ".join(reached),
-        "missed" if misses else "ok",
-        f"{cpu:.2f} s, {rss / MB:.0f} MB",
-        f"{fsync:.2f} s ({waited:.2f} s)",
-        theirs,
-        copy,
-    )
-    return cells, [f"{sides.name}: {miss}" for miss in misses]
+    return {
+        "shards": shards(),
+        "shards-checked": shards("--verify-source"),
+        "partition": partition,
+        "merge": merge,
+        "strip": edit("strip", "1 GB with Adam's slots, stripped of them", 10, "--strip-optimizer"),
+        "rename": edit("rename", "1 GB, every variable renamed", None, "--rename", "s,^,new/,"),
+        "cast": edit("cast", "1 GB, float32 → bfloat16", None, "--cast", "bfloat16"),
+        "average": average,
+    }
 
 
 def scaling(cache: Path, out: Path, rounds: int, *, full: bool) -> None:
@@ -232,47 +134,18 @@ def scaling(cache: Path, out: Path, rounds: int, *, full: bool) -> None:
             shutil.rmtree(cache / kind)
 
 
-def show(cells: tuple[str, ...]) -> None:
-    """One line of a Markdown table, at once: a run takes minutes."""
-    print("| " + " | ".join(cells) + " |", flush=True)
-
-
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Measure, print both tables, and end with 1 where a target is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.writing", description=__doc__)
-    parser.add_argument("works", nargs="*", metavar="WORK", help="names of rows, or scaling [all]")
-    parser.add_argument("--rounds", type=int, default=9, help="runs of each side [9]")
-    parser.add_argument("--full", action="store_true", help="4 and 8 GB too")
-    parser.add_argument("--cache", type=Path, default=ROOT / "benchmarks" / ".cache")
-    options = parser.parse_args()
-    compileall.compile_dir(ROOT / "ckpttool", quiet=1)
-    cache = options.cache.resolve()
-    cache.mkdir(parents=True, exist_ok=True)
-    out = cache / "written"
-    head = ("work", "target", "reached", "", "ckpttool", "fsync: CPU (waiting)", "TensorFlow", "cp")
-    misses: list[str] = []
-    chosen = set(options.works)
-    try:
-        show(head)
-        show(("---",) * len(head))
-        for row in works(cache, out):
-            sides = row()
-            if chosen and sides.name not in chosen:
-                continue
-            cells, missed = measure(sides, cache, out, options.rounds)
-            show(cells)
-            misses += missed
-        if not chosen or "scaling" in chosen:
+    parser = options("python -m benchmarks.writing", __doc__)
+    parser.add_argument("--full", action="store_true", help="4 and 8 GB too, in scaling")
+    chosen = parser.parse_args(argv)
+
+    def scaled(cache: Path, out: Path) -> None:
+        if not chosen.works or "scaling" in chosen.works:
             print()
-            scaling(cache, out, max(1, options.rounds // 3), full=options.full)
-    except Failed as error:
-        print(f"failed: {error}", file=sys.stderr)
-        return 2
-    finally:
-        shutil.rmtree(out, ignore_errors=True)
-    for line in misses:
-        print(f"missed: {line}", file=sys.stderr)
-    return int(bool(misses))
+            scaling(cache, out, max(1, chosen.rounds // 3), full=chosen.full)
+
+    return report(chosen, "written", works, scaled)
 
 
 if __name__ == "__main__":
