@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import quantiles
 from typing import Any, NamedTuple
@@ -21,10 +21,11 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from benchmarks.figures import Figure
 from benchmarks.measure import ROOT
 from tests.support.live_stand_in import TOKEN, Training, gateway_process
 
-__all__ = ["main"]
+__all__ = ["figures", "main"]
 
 HEIGHT, WIDTH, ROWS = 100_000, 64, 64
 RATE = 50.0
@@ -89,16 +90,8 @@ def cpu(pid: int) -> float:
     return float(times.user + times.system)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, print a table, and end with 1 where the target is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gateway", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=10.0, help="for each figure [10]")
-    seconds = parser.parse_args(argv).seconds
-    missed = False
-    print(f"Reads of {ROWS} rows ({ROWS * WIDTH * 4 // 1024} KiB) out of {HEIGHT}; load: ", end="")
-    print(" ".join(f"{one:.1f}" for one in os.getloadavg()), end="\n\n")
-    print("| interface | clients | requests/s | median ms | p99 ms | CPU ms a request | |")
-    print("|---|---|---|---|---|---|---|")
+def requests(seconds: float) -> Iterator[tuple[str, int, float, Measured]]:
+    """Interface, clients, rate (0: as many as can be) and what was measured, each so long."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         training = Training(folder / "run", checkpoint(folder))
@@ -120,16 +113,38 @@ def main(argv: Sequence[str] | None = None) -> int:
                         "rate": rate,
                         "seconds": seconds,
                     }
-                    found = measure(child.pid, job)
-                    misses = bool(rate) and found.p99 > TARGET
-                    missed = missed or misses
-                    verdict = "missed" if misses else "ok" if rate else ""
-                    cells = [
-                        *(interface, f"{clients}, {rate:g} a second" if rate else str(clients)),
-                        *(f"{found.rate:.0f}", f"{found.median:.1f}", f"{found.p99:.1f}"),
-                        *(f"{found.cpu:.2f}", verdict),
-                    ]
-                    print(f"| {' | '.join(cells)} |", flush=True)
+                    yield interface, clients, rate, measure(child.pid, job)
+
+
+def figures(seconds: float) -> Iterator[Figure]:
+    """For the table of ``benchmarks.serve_ps``."""
+    for interface, _, rate, found in requests(seconds):
+        if rate:
+            what = f"gateway, {interface}, {rate:g} requests a second"
+            yield Figure(f"{what}: 99 of 100 answers within (ms)", found.p99, most=TARGET)
+            yield Figure(f"{what}: its CPU a request (ms)", found.cpu)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, print a table, and end with 1 where the target is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gateway", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=10.0, help="for each figure [10]")
+    seconds = parser.parse_args(argv).seconds
+    missed = False
+    print(f"Reads of {ROWS} rows ({ROWS * WIDTH * 4 // 1024} KiB) out of {HEIGHT}; load: ", end="")
+    print(" ".join(f"{one:.1f}" for one in os.getloadavg()), end="\n\n")
+    print("| interface | clients | requests/s | median ms | p99 ms | CPU ms a request | |")
+    print("|---|---|---|---|---|---|---|")
+    for interface, clients, rate, found in requests(seconds):
+        misses = bool(rate) and found.p99 > TARGET
+        missed = missed or misses
+        verdict = "missed" if misses else "ok" if rate else ""
+        cells = [
+            *(interface, f"{clients}, {rate:g} a second" if rate else str(clients)),
+            *(f"{found.rate:.0f}", f"{found.median:.1f}", f"{found.p99:.1f}"),
+            *(f"{found.cpu:.2f}", verdict),
+        ]
+        print(f"| {' | '.join(cells)} |", flush=True)
     return int(missed)
 
 

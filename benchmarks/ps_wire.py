@@ -1,24 +1,23 @@
-"""`python -m benchmarks.ps_wire`: bytes that a step sends, and what rounding does to accuracy.
+"""Bytes that a step sends, and what rounding does to accuracy: a part of `benchmarks.serve_ps`.
 
-One parameter server and one worker on loopback; bytes are those of the loopback device, so
-run it where nothing else uses that: `unshare --net sh -c 'ip link set lo up; python -m …'`.
-Accuracy: a student learns a teacher's ten classes, with the same seeds in each mode.
+One parameter server and one worker on loopback; bytes are those of the loopback device, which
+nothing else should use. Accuracy: a student learns a teacher's ten classes, with the same seeds in each mode.
 """
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import os
 import signal
 import socket
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-__all__ = ["main"]
+from benchmarks.figures import Figure
+
+__all__ = ["figures"]
 
 #: 301,056 parameters.
 ROWS, COLUMNS = 1344, 224
@@ -30,29 +29,22 @@ MODES: Mapping[str, tuple[str | None, str | None]] = {
 }
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Measure and print tables; 1 where a target is missed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--seeds", type=int, default=10)
-    options = parser.parse_args(arguments)
-    sent = _wire(options.steps)
+def figures(steps: int, seeds: int) -> Iterator[Figure]:
+    """Bytes of so many steps, and the accuracy of trainings with so many seeds."""
+    sent = _wire(steps)
     plain = sent["float32"]
     for mode, nbytes in sent.items():
-        print(f"{mode:<24}{nbytes:12,.0f} bytes a step{plain / nbytes:8.2f} times less")
+        yield Figure(f"{mode}: bytes a step", nbytes)
     pushed = plain / 2
     push = pushed / (pushed - (plain - sent["push int8"]))
     both = plain / sent["push int8, pull bf16"]
-    print(f"push alone {push:.2f} times less (at least 3.7), with pull bf16 {both:.2f} (2.5)")
-    accuracy = {
-        mode: [_accuracy(seed, *MODES[mode]) for seed in range(options.seeds)]
-        for mode in ("float32", "push int8, pull bf16")
-    }
-    for mode, values in accuracy.items():
-        print(f"accuracy {mode:<24}{100 * mean(values):8.2f} %")
-    lost = 100 * abs(mean(accuracy["float32"]) - mean(accuracy["push int8, pull bf16"]))
-    print(f"difference of the means {lost:.2f} points (at most 0.5)")
-    return int(push < 3.7 or both < 2.5 or lost > 0.5)
+    yield Figure("push int8: times less, of what is pushed", push, least=3.7)
+    yield Figure("push int8, pull bf16: times less", both, least=2.5)
+    means = []
+    for mode in ("float32", "push int8, pull bf16"):
+        means.append(100 * mean(_accuracy(seed, *MODES[mode]) for seed in range(seeds)))
+        yield Figure(f"{mode}: mean accuracy of {seeds} seeds (%)", means[-1])
+    yield Figure("difference of the two (points)", abs(means[0] - means[1]), most=0.5)
 
 
 def _wire(steps: int) -> dict[str, float]:
@@ -152,7 +144,3 @@ def _port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
-
-
-if __name__ == "__main__":
-    sys.exit(main())
