@@ -18,6 +18,7 @@ The caller holds the directory's lock all the while.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -30,7 +31,7 @@ from ckpttool.errors import CkpttoolError, CorruptError
 from ckpttool.storage.base import Directory, FileStat, NewFile
 from ckpttool.storage.local import LocalDirectory
 from ckpttool.storage.local_files import OWN_PREFIX
-from ckpttool.storage.system import exists_error
+from ckpttool.storage.system import exists_error, raise_os_error
 
 __all__ = ["COMMIT_JOURNAL", "NEW_PREFIX", "FileSet", "Recipe", "finish_interrupted"]
 
@@ -89,6 +90,7 @@ class FileSet:
 
         Raises:
             RefusedError: id ``exists``: the name is taken and is not to be replaced.
+            NotFoundError: the name is longer than the file system allows.
         """
         temporary = self._free(name) if recipe is None else recipe.temporary
         self._files[name] = temporary
@@ -107,7 +109,14 @@ class FileSet:
         return True
 
     def _free(self, name: str) -> str:
-        """Look whether a name may be used; returns a new one of our own."""
+        """Look whether a name may be used; returns a new one of our own.
+
+        That the name is too long would else be found when the journal stands, and then
+        nobody could carry it out.
+        """
+        if len(os.fsencode(name)) > self._directory.longest_name:
+            too_long = OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+            raise_os_error(too_long, f"cannot write {self._directory.path}/{name}")
         if not self._overwrite and self._directory.stat(name) is not None:
             raise exists_error(f"{self._directory.path}/{name}")
         return f"{NEW_PREFIX}{self._token}-{next(self._numbers)}"

@@ -79,6 +79,14 @@ class LocalDirectory:
                 id="unsafe-path",
             )
 
+    @property
+    def longest_name(self) -> int:
+        """Bytes that the name of a file in it may have."""
+        try:
+            return os.fpathconf(self.descriptor, "PC_NAME_MAX")
+        except OSError as error:
+            raise_os_error(error, f"cannot look at {self._path}")
+
     def scan(self) -> Iterator[FileStat]:
         try:
             # Through a descriptor of its own: one that is only duplicated shares its place in

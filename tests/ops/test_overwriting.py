@@ -90,3 +90,13 @@ def test_the_source_itself_is_no_destination(run_cli, place, command, more):
     done = run_cli([command, source, source, *more])
     assert done.returncode == 31
     assert "[same-place]" in done.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_name_that_is_too_long_is_refused_and_others_can_be_written(run_cli, place, command):
+    before = sorted(path.name for path in (place / "to").iterdir())
+    done = run_cli(line(command, place, f"to/{'n' * 240}"))
+    assert done.returncode == 10
+    assert "File name too long" in done.stderr
+    assert sorted(path.name for path in (place / "to").iterdir()) == before
+    assert run_cli(line(command, place, "to/short")).returncode == 0

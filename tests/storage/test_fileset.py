@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpttool.errors import CorruptError, NoSpaceError, RefusedError
+from ckpttool.errors import CorruptError, NoSpaceError, NotFoundError, RefusedError
 from ckpttool.storage import open_directory
 from ckpttool.storage.fileset import COMMIT_JOURNAL, NEW_PREFIX, FileSet, finish_interrupted
 from ckpttool.storage.local import LocalDirectory
@@ -104,6 +104,18 @@ def test_a_name_taken_while_writing_is_refused_at_commit(tmp_path):
         lay(tmp_path, {"m.index": b"theirs"})
         new.commit("m.index")
     assert files(tmp_path) == {"m.index": b"theirs"}
+
+
+def test_a_name_that_is_too_long_leaves_no_journal(tmp_path):
+    """Found when files get their names, it would keep every later write from this directory."""
+    name = "m." + "n" * 254
+    with open_directory(tmp_path) as directory, FileSet(directory) as new:
+        with pytest.raises(NotFoundError):
+            new.create(name)
+    assert files(tmp_path) == {}
+    with open_directory(tmp_path) as directory:
+        replace_all(directory)
+    assert files(tmp_path) == NEW
 
 
 def test_leaving_without_commit_drops_what_was_written(tmp_path):
