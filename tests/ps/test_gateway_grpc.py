@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from prometheus_client.parser import text_string_to_metric_families
 
 from ckpttool.ps.gateway import messages
+from ckpttool.ps.runtime.exports import Export
+from ckpttool.ps.runtime.snapshot import Snapshot
 from ckpttool.sources.registry import open_source
 from ckpttool.sources.selection import Selection
 from tests.ps.test_gateway import TABLE, Client
@@ -477,6 +480,14 @@ def test_the_descriptors_are_those_of_the_schema() -> None:
     assert shipped == FileDescriptorSet.FromString(compiled(messages.PROTO)), (
         "run: PYTHONPATH=. python fixtures/make_gateway_proto.py"
     )
+
+
+def test_the_schema_has_all_that_the_training_says() -> None:
+    def members(message: Any) -> set[str]:
+        return {one.name for one in message.DESCRIPTOR.fields}
+
+    assert members(messages.Snapshot) == {one.name for one in fields(Snapshot)} | {"tag"}
+    assert members(messages.Export) == {one.name for one in fields(Export)}
 
 
 def test_the_schema_can_be_fetched(said: dict[str, Any]) -> None:

@@ -112,6 +112,7 @@ def test_status_says_what_there_is(running) -> None:
     )
     assert {one["ps"] for one in status["per_ps"]} == {0, 1}
     assert status["bytes"] == sum(one["bytes"] for one in status["per_ps"])
+    assert sum(status["durations"]["snapshot"]["counts"]) == status["syncs"]["ok"]
 
 
 def test_a_request_that_makes_no_sense_is_answered(running) -> None:
