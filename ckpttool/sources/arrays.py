@@ -9,10 +9,22 @@ from itertools import chain
 import numpy as np
 
 from ckpttool.formats.dtypes import BY_NAME, numpy_dtype
-from ckpttool.model import numel
-from ckpttool.sources.base import Extent
+from ckpttool.model import Variable, numel
+from ckpttool.sources.base import Extent, Source
+from ckpttool.sources.selection import Selection
 
-__all__ = ["array_of_pieces", "array_of_strings", "mapped"]
+__all__ = ["array_of", "array_of_pieces", "array_of_strings", "mapped"]
+
+
+def array_of(
+    source: Source, variable: Variable, selection: Selection, *, check: bool = True
+) -> np.ndarray:
+    """What ``Source.read`` gives, out of the source's pieces or strings."""
+    if variable.dtype == "string":
+        strings = source.strings(variable, selection, check=check)
+        return array_of_strings(strings, selection.result_shape)
+    pieces = source.chunks(variable, selection, check=check)
+    return array_of_pieces(pieces, variable.dtype, selection.result_shape)
 
 
 def array_of_pieces(pieces: Iterable[bytes], dtype: str, shape: tuple[int, ...]) -> np.ndarray:

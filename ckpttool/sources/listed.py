@@ -216,13 +216,9 @@ class ListedSource:
         return None
 
     def read(self, variable: Variable, selection: Selection, *, check: bool = True) -> np.ndarray:
-        from ckpttool.sources.arrays import array_of_pieces, array_of_strings
+        from ckpttool.sources.arrays import array_of
 
-        if variable.dtype == "string":
-            strings = self.strings(variable, selection, check=check)
-            return array_of_strings(strings, selection.result_shape)
-        pieces = self.chunks(variable, selection, check=check)
-        return array_of_pieces(pieces, variable.dtype, selection.result_shape)
+        return array_of(self, variable, selection, check=check)
 
     def close(self) -> None:
         for file in self._files:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["TfjsSource", "open_resolved"]
 
 _LENGTH_BYTES = 4
+#: Read at once where lengths are looked for: there may be millions of them, a few bytes apart.
+_WINDOW = 2**14
 
 
 class _Place(NamedTuple):
@@ -117,13 +119,19 @@ class TfjsSource(ArrayFileSource):
         """The bytes of a weight of strings, of which only its own lengths tell."""
         count = numel(weight.shape)
         require_bounded(f"reading {weight.name}", count, count * _LENGTH_BYTES, self._limits)
-        end = at
+        there = files.size
+        end = start = at
+        window = b""  # what is read already, from ``start`` on
         for _ in range(count):
-            length = files.read(end, _LENGTH_BYTES, weight.name)
+            if end - start + _LENGTH_BYTES > len(window):
+                start, window = end, files.some(end, _WINDOW, weight.name)
+                if len(window) < _LENGTH_BYTES:  # a length may go from one file into the next
+                    window = files.read(end, _LENGTH_BYTES, weight.name)
+            length = window[end - start : end - start + _LENGTH_BYTES]
             end += _LENGTH_BYTES + int.from_bytes(length, "little")
-            if end - at > files.size:
+            if end - at > there:
                 raise _malformed_texts(
-                    weight.name, f"one ends at byte {end}, and the files have {files.size}"
+                    weight.name, f"one ends at byte {end}, and the files have {there}"
                 )
         return end - at
 

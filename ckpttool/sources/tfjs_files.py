@@ -86,6 +86,11 @@ class WeightFiles:
             for number, at, part in self._ranges(offset, size, what)
         )
 
+    def some(self, offset: int, most: int, what: str) -> bytes:
+        """At least one of the bytes from here on, and at most so many; raises as `read`."""
+        number, at, part = next(self._ranges(offset, most, what))
+        return self._beside.file(number).pread(at, part)
+
     def reads(self, offset: int, size: int, what: str) -> Iterator[Read]:
         """What `read` does, without doing it; raises as that."""
         for number, at, part in self._ranges(offset, size, what):

@@ -400,13 +400,9 @@ class BundleSource:
         return self._values.extent(variable)
 
     def read(self, variable: Variable, selection: Selection, *, check: bool = True) -> np.ndarray:
-        from ckpttool.sources.arrays import array_of_pieces, array_of_strings
+        from ckpttool.sources.arrays import array_of
 
-        if variable.dtype == "string":
-            strings = self.strings(variable, selection, check=check)
-            return array_of_strings(strings, selection.result_shape)
-        pieces = self.chunks(variable, selection, check=check)
-        return array_of_pieces(pieces, variable.dtype, selection.result_shape)
+        return array_of(self, variable, selection, check=check)
 
     def close(self) -> None:
         self._files.close()

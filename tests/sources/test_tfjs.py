@@ -48,6 +48,19 @@ def whole(source: Any, name: str) -> np.ndarray:
     return found
 
 
+@pytest.mark.parametrize("shard", [1001, 16_384, 10**7])
+def test_many_texts_are_found_across_files_and_what_is_read_at_once(
+    tmp_path: Path, shard: int
+) -> None:
+    texts = [b"%d" % number * (number % 7) for number in range(20_000)]
+    texts[5000] = b"long" * 9000
+    weights = {"words": texts, "after": np.array([7], np.int32)}
+    directory = write_tfjs(tmp_path / "model", weights, shard=shard)[0]
+    with open_source(str(directory)) as source:
+        assert whole(source, "words").tolist() == texts
+        assert whole(source, "after").tolist() == [7]
+
+
 @pytest.mark.parametrize("shard", [7, 50, 10_000])
 def test_weights_are_the_numbers_that_they_stand_for(tmp_path: Path, shard: int) -> None:
     directory, paths = write_tfjs(tmp_path / "model", WEIGHTS, shard=shard)
