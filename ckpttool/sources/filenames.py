@@ -122,8 +122,10 @@ def file_number(name: str) -> int | None:
     """The step or epoch in the name of a file of weights, without its ending; None where none.
 
     ``model-7``, ``weights.05-0.33`` and ``epoch10`` have one. In ``resnet50``, ``vgg_v2`` and
-    ``w_bf16`` the number says which model it is, so one that is a part of a word is none.
+    ``w_bf16`` the number says which model it is, so one that is a part of a word is none; nor
+    is the number of files in ``model-00001-of-00002``.
     """
+    name = is_sharded_v1(name) or name
     match = _NUMBER.search(name)
     if match is None or not _COUNTS.search(name, 0, match.start()):
         return None

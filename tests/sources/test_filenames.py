@@ -83,6 +83,8 @@ def test_split_number(prefix: str, series: str, number: int | None) -> None:
         ("w_bf16", None),
         ("weights_0.5", None),
         ("model", None),
+        ("model-00001-of-00002", None),
+        ("model-7-00001-of-00002", 7),
     ],
 )
 def test_file_number(name: str, number: int | None) -> None:
