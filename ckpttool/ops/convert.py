@@ -192,8 +192,11 @@ def convert(
                 with kept_log(request.log, said) as log:
                     checked = run_too(request, target, checked, made, staging, log, limits, run)
         else:
+            from ckpttool.ops.convert_live import on_disk
+
             with kept_log(request.log, said) as log:
-                work = Work(request, target, origin, staging.scratch, log, limits, run)
+                local = on_disk(origin, staging.scratch, limits)
+                work = Work(request, target, local, staging.scratch, log, limits, run)
                 made = work.made(staging.artefact)
                 checked = work.checked(made, staging.artefact)
         outputs = staging.outputs
