@@ -1,7 +1,8 @@
 """Bytes that a step sends, and what rounding does to accuracy: a part of `benchmarks.serve_ps`.
 
 One parameter server and one worker on loopback; bytes are those of the loopback device, which
-nothing else should use. Accuracy: a student learns a teacher's ten classes, with the same seeds in each mode.
+nothing else should use. Accuracy: a student learns a teacher's ten classes, with the same
+seeds in each mode.
 """
 
 from __future__ import annotations
