@@ -12,6 +12,7 @@ import os
 import selectors
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -114,6 +115,9 @@ class Supervisor:
             final = "stopped"
         except CkpttoolError as error:
             self._state = replace(self._state, error=error.as_dict())
+            raise
+        except BrokenPipeError:  # who listened is gone: `serve-ps up | head`
+            final = "stopped"
             raise
         finally:
             self._end(final)
@@ -330,14 +334,14 @@ class Supervisor:
         self._run.write(state)
 
     def _end(self, final: State) -> None:
-        """End every process, and say so in ``run.json``."""
-        self._say("stopping", "stopping")
+        """End every process, and say so in ``run.json``, also where nobody listens any more."""
         stopping = replace(self._state, state="stopping" if final == "stopped" else final)
-        try:
+        over = replace(stopping, state=final, tasks=(), gateway=None, gateway_grpc=None)
+        with ExitStack() as last:
+            last.callback(self._write, over)
+            last.callback(self._end_processes)
+            self._say("stopping", "stopping")
             self._write(stopping)
-        finally:
-            self._end_processes()
-        self._write(replace(stopping, state=final, tasks=(), gateway=None, gateway_grpc=None))
 
     def _end_processes(self) -> None:
         self._children.let_end()

@@ -200,3 +200,29 @@ def test_a_conversion_that_is_killed(running) -> None:
         done(live, "killed")
         assert require_whole(running, "killed") == [2]
     assert converting(running) is None
+
+
+@pytest.mark.slow
+def test_a_supervisor_that_is_killed_while_an_export_is_made(tmp_path: Path) -> None:
+    """FAULTS 22: the conversion ends too; the next cluster goes on, and tidies up after it."""
+    if find_spec("tensorflow") is None:
+        pytest.skip("TensorFlow is not installed")
+    words = ("--ps", "1", "--export", "mine=checkpoint", "--export-every-steps", "1")
+    folder = tmp_path / "run" / "exports" / "mine"
+    with training(tmp_path, "module", *words) as running:
+        running.wait_for()
+        until((folder / "1").exists, "no export is made")
+        until(lambda: converting(running), "no second one is begun")
+        running.process.kill()
+        running.process.wait()
+        running.wait_until_gone()
+    before = [int(path.name) for path in folder.iterdir() if path.name.isdigit()]
+    with training(tmp_path, "module", *words) as running:
+        running.wait_for()
+        until((folder / str(max(before) + 2)).exists, "no export is made any more")
+        assert running.interrupt() == 0
+        running.wait_until_gone()
+    found = [path for path in folder.iterdir() if path.name.isdigit()]
+    assert len(found) > 1
+    for version in found:
+        assert values(version / "model.ckpt")["emb"].shape == (1001, 8)
