@@ -193,8 +193,10 @@ async def _answering(
     except TimeoutError:
         code = grpc.StatusCode.DEADLINE_EXCEEDED
         await context.abort(code, f"it took longer than {ANSWER_SECONDS:g} seconds")
-    except grpc.aio.BaseError:
-        raise  # the call has ended
+    except grpc.aio.AbortError:
+        raise
+    except grpc.aio.BaseError:  # nobody is there any more
+        raise asyncio.CancelledError from None
     except Exception as error:  # noqa: BLE001 - a call may not take others with it
         _log.exception("a call failed")
         code = grpc.StatusCode.INTERNAL
