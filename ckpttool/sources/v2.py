@@ -306,19 +306,22 @@ class BundleSource:
         variable's own name, and only the owners (anywhere in the index) tell.
         """
         if self._slices is None:
-            self._slices = {}
             blocks = self.unless_changed(self.index.blocks())
             first = next((block[0].key for block in blocks if block), b"")
-            if first[:1] == b"\0":
-                candidates: dict[bytes, Entry] = {}
-                owned: set[bytes] = set()
-                for entry in self.unless_changed(self.index.entries()):
-                    if entry.slices:
-                        owned.update(spec.key(entry.key) for spec in entry.slices)
-                    elif entry.key[:1] == b"\0":
-                        candidates[entry.key] = entry
-                self._slices = {key: candidates[key] for key in owned & candidates.keys()}
+            self._slices = self._find_slices() if first[:1] == b"\0" else {}
         return self._slices
+
+    def _find_slices(self) -> dict[bytes, Entry]:
+        candidates: dict[bytes, Entry] = {}
+        owned: set[bytes] = set()
+        budget = self.index.budget()
+        for entry in self.unless_changed(self.index.entries()):
+            if entry.slices:
+                owned.update(spec.key(entry.key) for spec in entry.slices)
+            elif entry.key[:1] == b"\0":
+                self.index.parser.count_slice(entry.key, 0, budget)
+                candidates[entry.key] = entry
+        return {key: candidates[key] for key in owned & candidates.keys()}
 
     # Names ----------------------------------------------------------------------------
 

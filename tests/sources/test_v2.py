@@ -17,6 +17,7 @@ from ckpttool.errors import (
     CorruptError,
     ForeignFormatError,
     IncompleteError,
+    LimitError,
     NotFoundError,
     UnsupportedError,
 )
@@ -122,6 +123,21 @@ def test_a_key_that_begins_like_a_slice_is_a_variable_unless_it_is_one(tmp_path:
         assert read(source, "\0mine").tolist() == [1.0]
         hidden = slice_key(b"emb", [(0, 2)]).decode("utf-8", "surrogateescape")
         assert source.lookup(hidden) is None
+
+
+def test_keys_that_begin_like_slices_are_bounded_each_time(tmp_path: Path) -> None:
+    """All of them are held until it is known which are slices."""
+    entries: dict[bytes, EntryFields | bytes] = {
+        b"\0%d" % number: {"shape": (1,), "size": 4} for number in range(20)
+    }
+    prefix = str(write_bundle(tmp_path, "m", entries, [b"1234"]))
+    with open_source(prefix, Limits(index_slices=20)) as source:
+        assert len(list(source.variables())) == 20
+    with open_source(prefix, Limits(index_slices=19)) as source:
+        for _ in range(2):  # what failed is not taken for an answer later
+            with pytest.raises(LimitError) as caught:
+                list(source.variables())
+            assert caught.value.id == "limit-index-slices"
 
 
 def test_a_name_that_is_none_is_said_without_looking_up_a_slice(
