@@ -27,14 +27,14 @@ from typing import NoReturn
 from ckpttool.errors import IncompleteError
 from ckpttool.storage.base import ReadableFile
 
-__all__ = ["AT_ONCE", "PAGE", "copy_range", "set_aside"]
+__all__ = ["AT_ONCE", "copy_range", "set_aside", "up_to_border"]
 
 #: Bytes of one write. For larger ones Linux looks for memory in large blocks, and where
 #: that is in pieces a gigabyte takes a second instead of 0.4.
 AT_ONCE = 2**18
 
 #: What file systems share, and copy whole.
-PAGE = 4096
+_PAGE = 4096
 _MOST = 2**30
 #: Small enough for the processor's cache; twice as much has been seen to take twice as long.
 _BUFFER = 2**19
@@ -82,11 +82,20 @@ def copy_range(
             done += moved
         offset, size, place = offset + done, size - done, place + done
     while size:
-        # What begins a page where it is written is copied faster.
-        part = source.pread(offset, min(size, _BUFFER - place % PAGE))
+        part = source.pread(offset, min(size, up_to_border(place, _BUFFER)))
         write(part)
         offset, size, place = offset + len(part), size - len(part), place + len(part)
         del part  # so that the next one takes its memory, which is in the cache
+
+
+def up_to_border(place: int, step: int) -> int:
+    """Bytes from a place in a new file to the next multiple of ``step``.
+
+    What is written from one of these to the next takes the least time: the pages of a file are
+    kept in blocks of 2**n of them that begin at multiples of their size, and a block that is
+    begun in its middle is cut into many.
+    """
+    return step - place % step
 
 
 def _moved(reader: int, offset: int, size: int, descriptor: int, place: int) -> Iterator[int]:
@@ -97,8 +106,8 @@ def _moved(reader: int, offset: int, size: int, descriptor: int, place: int) -> 
     try:
         if not _on_own_disk(descriptor) or _shares_extents(reader, descriptor):
             yield from _by_copy_file_range(reader, offset, size, descriptor)
-        elif size >= _PIPE and offset % PAGE == place % PAGE:
-            yield from _through_pipe(reader, offset, size, descriptor)
+        elif size >= _PIPE and offset % _PAGE == place % _PAGE:
+            yield from _through_pipe(reader, offset, size, descriptor, place)
     except OSError as error:
         if error.errno not in _NOT_HERE:
             raise
@@ -112,20 +121,23 @@ def _by_copy_file_range(reader: int, offset: int, size: int, descriptor: int) ->
         offset, size = offset + done, size - done
 
 
-def _through_pipe(reader: int, offset: int, size: int, descriptor: int) -> Iterator[int]:
+def _through_pipe(
+    reader: int, offset: int, size: int, descriptor: int, place: int
+) -> Iterator[int]:
     splice = getattr(os, "splice", None)
     if splice is None:
         return
     with _pipe() as (outlet, inlet):
         while size:
-            taken = splice(reader, inlet, min(size, _PIPE), offset_src=offset)
+            wanted = min(size, up_to_border(place, _PIPE))
+            taken = splice(reader, inlet, wanted, offset_src=offset)
             if not taken:
                 yield 0
             offset, size = offset + taken, size - taken
             while taken:
-                done = splice(outlet, descriptor, min(taken, AT_ONCE))
+                done = splice(outlet, descriptor, min(taken, up_to_border(place, AT_ONCE)))
                 yield done
-                taken -= done
+                place, taken = place + done, taken - done
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, Self
 
 from ckpttool.errors import IncompleteError
 from ckpttool.storage.base import FileStat, ReadableFile
-from ckpttool.storage.copying import AT_ONCE, copy_range, set_aside
+from ckpttool.storage.copying import AT_ONCE, copy_range, set_aside, up_to_border
 from ckpttool.storage.system import exists_error, fsync, raise_os_error
 
 if TYPE_CHECKING:
@@ -132,8 +132,11 @@ class LocalNewFile:
     def write(self, data: bytes | memoryview) -> None:
         view = memoryview(data)
         try:
+            while len(view) > AT_ONCE:
+                place = os.lseek(self._fd, 0, os.SEEK_CUR)
+                view = view[os.write(self._fd, view[: up_to_border(place, AT_ONCE)]) :]
             while view:
-                view = view[os.write(self._fd, view[:AT_ONCE]) :]
+                view = view[os.write(self._fd, view) :]
         except OSError as error:
             raise_os_error(error, f"cannot write {self._path}")
 

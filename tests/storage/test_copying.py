@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from ckpttool.errors import IncompleteError
 from ckpttool.storage import open_directory
-from ckpttool.storage.copying import PAGE, copy_range
+from ckpttool.storage.copying import copy_range
 
 SIZE = 3 * 2**20
+PAGE = 4096
 #: A range that begins in one place of a page, and is written to another.
 PLACES = [(0, 0), (PAGE, 0), (100, 100), (0, 8), (8, 0), (5, 2 * PAGE)]
 

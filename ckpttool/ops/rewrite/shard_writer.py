@@ -17,7 +17,7 @@ from ckpttool.ops.rewrite.part_sums import PartSums, check_opaque, mismatch
 from ckpttool.ops.rewrite.tensors import Computed, Joined, Stored, Tensor
 from ckpttool.sources.shard_files import ShardFiles
 from ckpttool.storage.base import NewFile, ReadableFile
-from ckpttool.storage.copying import PAGE
+from ckpttool.storage.copying import up_to_border
 
 __all__ = ["Reporter", "ShardWriter", "Stopped"]
 
@@ -189,8 +189,7 @@ class ShardWriter:
         name = _text(tensor.variable)
         value = done = 0
         while done < nbytes:
-            # What begins a page where it is written is copied faster.
-            size = min(_WINDOW - self._file.place % PAGE, nbytes - done)
+            size = min(up_to_border(self._file.place, _WINDOW), nbytes - done)
             data = files.read(shard, offset + done, size, name)
             self._file.write(data)
             value = extend(value, data)
