@@ -46,6 +46,10 @@ _MEANINGLESS = re.compile(
 #: Their openings, which are quicker to look for.
 _MEANINGLESS_OPENINGS = ("Variable", "ShardedV", "SyncOnRe", "StateVar", "total", "count")
 
+#: The list in which Keras' ExportArchive keeps what it exports (keras/src/export/saved_model.py).
+_EXPORTED = "_all_variables"
+_EXPORTED_LIST = f"{_EXPORTED}/"
+
 _ESCAPE = re.compile(r"\.[.S]")
 
 
@@ -190,13 +194,28 @@ def _paths(graph: ObjectGraph, walked: WalkedGraph) -> list[str]:
 
 
 def _names(graph: ObjectGraph, paths: list[str]) -> list[str]:
-    """The readable name of each saved tensor: its full name, or its path; all different."""
-    fit = {name for name, times in Counter(graph.full_names).items() if times == 1}
+    """The readable name of each saved tensor: its full name, or its path; all different.
+
+    What Keras exports has every variable twice, in the list ``variables`` and in a list of
+    its own; the first has the name then, and the second goes by its path.
+    """
+    full_names = graph.full_names
+    if 0 in graph.edges and _EXPORTED in graph.edges[0][1]:
+        first = {
+            name
+            for name, path in zip(full_names, paths, strict=True)
+            if not path.startswith(_EXPORTED_LIST)
+        }
+        full_names = [
+            "" if path.startswith(_EXPORTED_LIST) and name in first else name
+            for name, path in zip(full_names, paths, strict=True)
+        ]
+    fit = {name for name, times in Counter(full_names).items() if times == 1}
     fit.difference_update(paths)  # or a name would mean two things
     fit.difference_update([name for name in fit if not says_something(name)])
     return [
         full_name if full_name in fit else path
-        for full_name, path in zip(graph.full_names, paths, strict=True)
+        for full_name, path in zip(full_names, paths, strict=True)
     ]
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections import Counter
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ckpttool.formats.object_graph import VARIABLE_VALUE, parse_object_graph
+import ckpttool
+from ckpttool.formats.object_graph import OBJECT_GRAPH_KEY, VARIABLE_VALUE, parse_object_graph
 from ckpttool.limits import Limits
 from ckpttool.sources.graph_walk import escape_name, walk_graph
 from ckpttool.sources.naming import (
@@ -515,3 +517,28 @@ def test_path_of_a_key(key: str, path: str) -> None:
 )
 def test_label_of_a_key_without_its_graph(key: str, label: tuple[str, str]) -> None:
     assert label_of_key(key) == label
+
+
+def test_what_keras_exports_has_its_names(tmp_path: Path) -> None:
+    """An export has every variable twice: the first has the name, the copy its path."""
+    keras = pytest.importorskip("keras")
+    model = keras.Sequential(
+        [keras.Input((3,)), keras.layers.Dense(2, name="one"), keras.layers.Dense(2, name="two")],
+        name="net",
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Keras and TensorFlow warn of what they do themselves
+        model.export(str(tmp_path / "export"), verbose=False)
+    with ckpttool.open(tmp_path / "export") as export:
+        names = set(export)
+        assert names >= {"net/one/kernel", "net/one/bias", "net/two/kernel", "net/two/bias"}
+        assert {name.partition("/")[0] for name in names} == {
+            "net",
+            "_all_variables",
+            OBJECT_GRAPH_KEY,
+        }
+        kernel = model.get_layer("two").kernel.numpy()
+        assert (export.read("net/two/kernel") == kernel).all()
+        assert (export.read("variables/2") == kernel).all(), "by its path too"
+        for at in range(4):
+            assert f"_all_variables/{at}" in names
