@@ -186,3 +186,17 @@ def test_a_fetched_array_is_the_bytes_of_a_file(size, tmp_path: Path) -> None:
 def test_fetched_elements_of_every_size(dtype) -> None:
     array = np.zeros((3, 5), __import__("ml_dtypes").bfloat16 if dtype == "bfloat16" else dtype)
     assert b"".join(chunks_of(array)) == array.tobytes()
+
+
+@pytest.mark.parametrize(("first", "count"), [(0, 40), (0, 48), (0, 7), (3, 37), (5, 16), (9, 0)])
+def test_pieces_of_a_tensor_are_all_of_it_in_order(first, count, monkeypatch) -> None:
+    """Whole pieces, a rest, both, and ranges that begin anywhere."""
+    tf = pytest.importorskip("tensorflow")
+    from ckpttool.ps.runtime import hosted
+
+    monkeypatch.setattr(hosted, "PIECE_BYTES", 64)
+    elements = np.arange(48 if first + count > 40 else 40, dtype=np.float32)
+    pieces = list(hosted._fetch(tf.constant(elements.reshape(4, -1)), first, count))
+    assert [piece.nbytes for piece in pieces[:-1]] == [64] * (len(pieces) - 1)
+    found = np.concatenate([np.empty(0, np.float32), *pieces])
+    assert np.array_equal(found, elements[first : first + count])
