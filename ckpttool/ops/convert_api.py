@@ -74,6 +74,7 @@ def convert(
     dry_run: bool = False,
     limits: Limits | None = None,
     said: Callable[[str], None] | None = None,
+    replacing: Callable[[], None] | None = None,
 ) -> ConvertResult:
     """Convert a checkpoint with its graph into what is served, prove it, move it into place.
 
@@ -125,6 +126,8 @@ def convert(
         dry_run: find out all that can be known without TensorFlow, and write nothing.
         limits: bounds on what files may claim, and on the child.
         said: told the last lines of the child's log when it fails.
+        replacing: called before a former result is replaced, after all that would refuse
+            it; may raise.
 
     Returns:
         ``outputs``, ``signatures``, and in ``check`` whether it is proven: ``passed`` with
@@ -197,7 +200,7 @@ def convert(
         memory=memory,
         log=log,
     )
-    return convert_request(request, dry_run=dry_run, limits=limits, said=said)
+    return convert_request(request, dry_run=dry_run, limits=limits, said=said, replacing=replacing)
 
 
 def _named(option: str, given: Words | Mapping[str, Value]) -> tuple[NamedValue, ...]:

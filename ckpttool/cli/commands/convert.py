@@ -13,7 +13,6 @@ from ckpttool.cli.views.convert import ConvertView, OffersView
 from ckpttool.conversion.request import QUANTIZATIONS
 from ckpttool.ops.convert import offers
 from ckpttool.ops.convert_api import convert
-from ckpttool.storage import stat_path
 
 __all__ = ["command"]
 
@@ -184,10 +183,9 @@ def command(
     or of SRC itself (a SavedModel, a Keras file, a frozen graph). TensorFlow runs in a
     process of its own; the result is moved into place whole, or not at all.
     """
-    if asked["overwrite"] and not dry_run and not yes and stat_path(destination) is not None:
-        out.confirm(f"replace {destination}?")
     asked["kind"], asked["names"] = asked.pop("kinds"), asked.pop("naming")
-    result = convert(source, destination, dry_run=dry_run, said=out.note, **asked)
+    ask = None if yes else lambda: out.confirm(f"replace {destination}?")
+    result = convert(source, destination, dry_run=dry_run, said=out.note, replacing=ask, **asked)
     for note in result.notes:
         out.note(note)
     return out.show(ConvertView(result))
