@@ -157,8 +157,13 @@ class FileSet:
             self._has_journal = True
             file.write(json.dumps(journal).encode())
             file.commit()
-        self._files = {}
-        _carry_out(self._directory, journal)
+        files, self._files = self._files, {}
+        try:
+            _carry_out(self._directory, journal)
+        except CkpttoolError:
+            if _is_untouched(self._directory, journal):
+                self._files = files  # dropped with the journal, which nobody could carry out
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -243,6 +248,12 @@ def _carry_out(directory: LocalDirectory, journal: dict[str, Any]) -> None:
     if done is not None:
         directory.remove(done)
     directory.sync()
+
+
+def _is_untouched(directory: LocalDirectory, journal: dict[str, Any]) -> bool:
+    """Whether nothing of a journal was done."""
+    names = [*(temporary for temporary, _ in journal["move"]), *journal["replace"]]
+    return all(directory.stat(name) is not None for name in names)
 
 
 def _read_journal(directory: LocalDirectory, ours: Callable[[str], bool]) -> dict[str, Any] | None:

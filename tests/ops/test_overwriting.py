@@ -100,3 +100,16 @@ def test_a_name_that_is_too_long_is_refused_and_others_can_be_written(run_cli, p
     assert "File name too long" in done.stderr
     assert sorted(path.name for path in (place / "to").iterdir()) == before
     assert run_cli(line(command, place, "to/short")).returncode == 0
+
+
+@pytest.mark.parametrize("name", [f"{PREFIX}.index", f"{PREFIX}.meta", "other.index"])
+@pytest.mark.parametrize("command", ["cp", "repartition"])
+def test_a_directory_in_the_way_is_not_replaced(run_cli, place, command, name):
+    (place / "to" / name).unlink(missing_ok=True)
+    (place / "to" / name).mkdir()
+    to = f"to/{name.rpartition('.')[0]}"
+    before = sorted(path.name for path in (place / "to").iterdir())
+    done = run_cli(line(command, place, to, "-y"))
+    assert done.returncode == 31
+    assert "is a directory" in done.stderr
+    assert sorted(path.name for path in (place / "to").iterdir()) == before

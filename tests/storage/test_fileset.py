@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ckpttool.errors import CorruptError, NoSpaceError, NotFoundError, RefusedError
+from ckpttool.errors import (
+    CkpttoolError,
+    CorruptError,
+    NoSpaceError,
+    NotFoundError,
+    RefusedError,
+)
 from ckpttool.storage import open_directory
 from ckpttool.storage.fileset import COMMIT_JOURNAL, NEW_PREFIX, FileSet, finish_interrupted
 from ckpttool.storage.local import LocalDirectory
@@ -109,12 +115,43 @@ def test_a_name_taken_while_writing_is_refused_at_commit(tmp_path):
 def test_a_name_that_is_too_long_leaves_no_journal(tmp_path):
     """Found when files get their names, it would keep every later write from this directory."""
     name = "m." + "n" * 254
-    with open_directory(tmp_path) as directory, FileSet(directory) as new:
-        with pytest.raises(NotFoundError):
-            new.create(name)
+    with (
+        open_directory(tmp_path) as directory,
+        FileSet(directory) as new,
+        pytest.raises(NotFoundError),
+    ):
+        new.create(name)
     assert files(tmp_path) == {}
     with open_directory(tmp_path) as directory:
         replace_all(directory)
+    assert files(tmp_path) == NEW
+
+
+@pytest.mark.parametrize("name", ["m.index", "m.data-0"])
+def test_a_commit_that_cannot_begin_is_taken_back(tmp_path, name):
+    """What stands in the way cannot be removed, so that nobody could carry the journal out."""
+    lay(tmp_path, STRANGER)
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "inside").write_bytes(b"")
+    with open_directory(tmp_path) as directory, pytest.raises(CkpttoolError):
+        replace_all(directory)
+    (tmp_path / name / "inside").unlink()
+    (tmp_path / name).rmdir()
+    assert files(tmp_path) == STRANGER
+    with open_directory(tmp_path) as directory:
+        replace_all(directory)
+    assert files(tmp_path) == STRANGER | NEW
+
+
+def test_a_commit_that_has_begun_is_left_to_the_next(tmp_path):
+    lay(tmp_path, {"m.index": b"old index"})
+    (tmp_path / "m.data-0").mkdir()
+    with open_directory(tmp_path) as directory, pytest.raises(CkpttoolError):
+        replace_all(directory)
+    assert not (tmp_path / "m.index").exists()
+    (tmp_path / "m.data-0").rmdir()
+    with open_directory(tmp_path) as directory:
+        assert finish_interrupted(directory, ours)
     assert files(tmp_path) == NEW
 
 

@@ -132,9 +132,18 @@ def in_the_way(directory: Directory, prefix: str, *, overwrite: bool) -> list[st
     """The files of a checkpoint that is there already, by name.
 
     Raises:
-        RefusedError: id ``exists``: there are some, and ``overwrite`` is false.
+        RefusedError: id ``exists``: there are some, and ``overwrite`` is false; or one is a
+            directory.
     """
-    found = [entry.name for entry in directory.scan() if is_checkpoint_file(entry.name, prefix)]
+    entries = [entry for entry in directory.scan() if is_checkpoint_file(entry.name, prefix)]
+    found = [entry.name for entry in entries]
+    if folder := next((entry.name for entry in entries if entry.kind == "directory"), None):
+        raise RefusedError(
+            f"{join(directory.path, prefix)} cannot be written",
+            why=f"{join(directory.path, folder)} is a directory, and is not replaced",
+            hint="move it away, or choose another name",
+            id="exists",
+        )
     if found and not overwrite:
         raise RefusedError(
             f"{join(directory.path, prefix)} exists",
