@@ -550,6 +550,18 @@ def test_the_client_of_the_docs(
     assert done.stdout == f"step {training.step}: {table[0:10].shape}\n"
 
 
+def test_who_does_not_ask_for_grpc_does_not_wait_for_its_import() -> None:
+    code = "import sys, ckpttool.ps.gateway.__main__; print({'grpc', 'google'} & {*sys.modules})"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.stdout == "set()\n", done.stderr
+
+
 @pytest.mark.slow
 def test_the_messages_and_tensorflow_go_together() -> None:
     """Both have their descriptors in one process, whichever is imported first."""
