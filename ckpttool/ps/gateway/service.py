@@ -83,6 +83,7 @@ class Service:
         # Those who wait for exports, for hours, take no thread from those who read.
         self._waiting = ThreadPoolExecutor(_EXPORTS)
         self._exporting: set[LiveClient] = set()
+        self._closed = False
         self._refreshing = asyncio.Lock()
         self._asking = asyncio.Lock()
         self._asked = self._tried = -math.inf
@@ -142,6 +143,8 @@ class Service:
         def ask() -> dict[str, Any]:
             with LiveClient(self._run_dir, _EXPORT_SECONDS) as client:
                 self._exporting.add(client)
+                if self._closed:
+                    client.interrupt()
                 try:
                     return client.ask("export", to=to, name=name, wait=wait)
                 finally:
@@ -170,6 +173,7 @@ class Service:
 
     def close(self) -> None:
         """Close all snapshots and connections; what waits for an answer fails."""
+        self._closed = True
         for client in (self._asks, self._snapshots, *self._exporting):
             client.interrupt()
         self._waiting.shutdown(cancel_futures=True)
