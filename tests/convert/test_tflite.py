@@ -117,6 +117,24 @@ def test_recurrent_layers_want_to_know_the_number_of_rows(
         assert any("nothing was quantised" in one for one in quantised.warnings)
 
 
+def test_a_recurrent_model_that_was_traced_for_any_number_of_rows(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a batch size fixes when the model is traced, it does not in an export."""
+    monkeypatch.chdir(models)
+    with open_program("recurrent/ckpt", model="build.py:recurrent") as program:
+        program.save(str(tmp_path / "any"))
+        program.save(str(tmp_path / "three"), batch=3)
+    with open_program(tmp_path / "any") as program:
+        with pytest.raises(UnsupportedError) as caught:
+            converted(program, tmp_path / "m.tflite", batch=3)
+        assert caught.value.id == "tflite-open-list"
+        assert "--model" in caught.value.hint
+    with open_program(tmp_path / "three") as program:
+        converted(program, tmp_path / "m.tflite")
+        agree(program, tmp_path / "m.tflite", batches=(3,))
+
+
 def test_no_signature_is_lost_where_the_source_has_serve(tmp_path: Path) -> None:
     """An export of Keras has an attribute `serve`.
 

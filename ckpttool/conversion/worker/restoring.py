@@ -7,6 +7,7 @@ matched, which is all of those that it knew of at that moment.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -85,8 +86,8 @@ def unmatched_error(
         f"initialised: {_listed(unmatched)}"
     )
     hint = (
-        f"ckpttool diff {address} --model {spec} shows both sides; Keras 2's checkpoints "
-        "need a tf_keras model"
+        f"ckpttool list {shlex.quote(address)} shows what it has; Keras 2's checkpoints need a "
+        "tf_keras model, and another size of model its arguments (--model-arg)"
     )
     if unseen := hidden(model, unmatched):
         why += (

@@ -20,6 +20,7 @@ __all__ = ["explained", "signatures_16x8"]
 _NEEDS_FLEX, _NEEDS_CUSTOM = 1, 2
 #: The operations of a list of tensors, by which loops collect what each step gives.
 _TENSOR_LIST = re.compile(r"TensorList\w+' op requires element_shape to be static")
+_LISTS_FAILED = "Lowering tensor list ops is failed"
 _NO_16X8 = re.compile(r"Quantization to 16x8-bit not yet supported for op: '(\w+)'")
 _NO_FLEX_HERE = "Select TensorFlow op(s)"
 #: MLIR's words for dtypes that few operations of TensorFlow Lite compute with.
@@ -39,6 +40,8 @@ def explained(error: Exception, settings: Settings, *, has_open_batch: bool) -> 
     records: Sequence[Any] = getattr(error, "errors", ())
     if has_open_batch and _TENSOR_LIST.search(text):
         return _open_batch()
+    if _LISTS_FAILED in text or _TENSOR_LIST.search(text):
+        return _open_list()
     if custom := _operations(records, _NEEDS_CUSTOM):
         return UnsupportedError(
             "the model has operations that TensorFlow Lite does not have",
@@ -98,6 +101,17 @@ def _open_batch() -> RefusedError:
         "so it has to know how many; recurrent layers are such loops",
         hint="add --batch 1, or another number of rows",
         id="tflite-open-batch",
+    )
+
+
+def _open_list() -> UnsupportedError:
+    return UnsupportedError(
+        "the model has a loop that collects results of a size that is not fixed",
+        why="it was traced for any number of rows, and the lists of its loops (TensorListReserve) "
+        "say so whatever batch it is converted for",
+        hint="convert the checkpoint with the model's code: --model FILE.py:FUNCTION --batch 1; or "
+        "export the model for that size, or with unroll=True",
+        id="tflite-open-list",
     )
 
 

@@ -61,7 +61,7 @@ def write(program: Program, path: str, settings: Settings) -> Written:
     Raises:
         RefusedError: ids ``tflite-flex``, ``tflite-open-batch``.
         UnsupportedError: ids ``stateful-graph``, ``tflite-no-op``, ``tflite-16x8``,
-            ``tflite-flex-measured``.
+            ``tflite-open-list``, ``tflite-flex-measured``.
         LimitError: id ``graph-too-large``.
         NotFoundError, UsageError: id ``calibration-data``.
         ConversionError: the converter, or a person's function, failed.
