@@ -7,6 +7,10 @@ hook, which is optional. Start a cluster, a process of this for each worker, and
     python examples/trainer_tf1.py --cluster cluster/run.json --task 0 --checkpoints ck &
     python examples/trainer_tf1.py --cluster cluster/run.json --task 1 --checkpoints ck &
     ckpttool serve-ps attach --ps "$(jq -r '.cluster.ps[0]' cluster/run.json)" --names ck
+    ckpttool convert ps://127.0.0.1:PORT export/1 --to savedmodel \
+        --model examples/trainer_tf1.py:serve
+
+``serve`` is the plain model, with the variables' names: exports are made with it.
 """
 
 from __future__ import annotations
@@ -40,6 +44,31 @@ def build(workers: int, parts: int) -> tuple[tf.Operation, tf.Tensor]:
     train = tf1.train.AdagradOptimizer(0.05 / workers).minimize(loss, global_step=step)
     with tf.control_dependencies([train]):
         return tf.group(last.assign_add(1)), loss
+
+
+class Scores(tf.Module):
+    """What is served: the score of each pair of an item and a user."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.items = tf.Variable(tf.zeros([ROWS, WIDTH]), name="model/items")
+        self.users = tf.Variable(tf.zeros([ROWS // 5, WIDTH]), name="model/users")
+        self.kernel = tf.Variable(tf.zeros([WIDTH, 1]), name="model/kernel")
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], tf.int32, name="item"),
+            tf.TensorSpec([None], tf.int32, name="user"),
+        ]
+    )
+    def __call__(self, item: tf.Tensor, user: tf.Tensor) -> tf.Tensor:
+        pair = tf.gather(self.items, item) * tf.gather(self.users, user)
+        return tf.matmul(pair, self.kernel)
+
+
+def serve() -> tf.Module:
+    """The plain model, with the names that the variables have in training."""
+    return Scores()
 
 
 def main() -> None:
