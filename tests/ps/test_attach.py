@@ -137,6 +137,23 @@ def test_what_is_written_is_live_at_once(bare, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("to", ["savedmodel", "tflite", "onnx", "tfjs"])
+def test_it_is_exported_and_proven_while_it_trains(bare, to) -> None:
+    """With the plain model of the example; ``convert`` ran the original and the result."""
+    cluster, live = bare
+    before = live.ask("status")["step"]
+    with LiveClient(str(cluster.directory), timeout=900) as patient:
+        options = ["--model", f"{TRAINER}:serve"]
+        made = patient.ask("export", to=to, name=to, options=options, wait=True)
+    assert made["state"] == "done", f"{made['why']}\n{cluster.said()}"
+    report = json.loads(Path(f"{made['path']}.json").read_bytes())
+    # tfjs runs in node, where that is installed.
+    assert report["check"]["state"] in ({"passed", "not_run"} if to == "tfjs" else {"passed"})
+    assert report["source"]["address"].endswith(f"snap-{made['snapshot']}")
+    until(lambda: live.ask("status")["step"] > before, "the training stands still")
+
+
+@pytest.mark.slow
 def test_with_the_hook_every_snapshot_is_of_one_moment(tmp_path: Path) -> None:
     with attached(tmp_path, "--pause-hook") as (_, live):
         until(lambda: live.ask("status")["consistent"], "the hook does not say so")
