@@ -36,6 +36,8 @@ _START = (
 _LOOK = 0.05
 #: An answer is some names and numbers; a child that writes more than this is out of hand.
 _ANSWER_BYTES = 64 * 2**20
+#: What a child may print: one that prints without end must not fill the disk.
+_LOG_BYTES = 2**30
 #: Of a log, what is shown of its end.
 _TAIL_BYTES = 16 * 2**10
 
@@ -111,7 +113,8 @@ def run_task(
 
     Raises:
         CkpttoolError: whatever the task raised, of the same class and id.
-        ConversionError: ids ``converter-timeout``, ``converter-died``; its log says more.
+        ConversionError: ids ``converter-timeout``, ``converter-died``; its log says more. Also
+            one that prints without end.
         LimitError: id ``converter-memory``.
     """
     import subprocess  # what is converted without a child does without this too
@@ -172,6 +175,7 @@ def _wait(child: subprocess.Popen[bytes], bounds: Bounds, log: str) -> None:
     from subprocess import TimeoutExpired
 
     started = time.monotonic()
+    before = os.path.getsize(log)  # of the children before it
     while True:
         try:
             child.wait(_LOOK)
@@ -184,6 +188,12 @@ def _wait(child: subprocess.Popen[bytes], bounds: Bounds, log: str) -> None:
                 why=f"it took longer than {bounds.seconds:g} seconds",
                 hint=f"add --timeout; its output is in {log}",
                 id="converter-timeout",
+            )
+        if os.path.getsize(log) - before > _LOG_BYTES:
+            raise ConversionError(
+                "the conversion was stopped",
+                why=f"it printed more than {_LOG_BYTES >> 20} MiB",
+                hint=f"see what the model's code prints; its output is in {log}",
             )
         used = _memory(child.pid)
         if used > bounds.memory:
@@ -205,13 +215,12 @@ def _memory(pid: int) -> int:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Leave nothing running: neither the child nor what it started."""
-    if child.returncode != 0:
-        try:
-            os.killpg(child.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass  # all of it has ended (macOS says EPERM of a group of zombies)
-        child.wait()
+    """Leave nothing running: neither the child nor what it started, however it ended."""
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass  # all of it has ended (macOS says EPERM of a group of zombies)
+    child.wait()
     if child.stdin is not None:
         try:
             child.stdin.close()

@@ -123,6 +123,25 @@ def test_a_child_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> No
         wait_until(partial(is_gone, pid))
 
 
+def test_a_child_that_ends_well_leaves_nothing_that_it_started(tmp_path: Path) -> None:
+    pid = run(tmp_path, "leaves")["pid"]
+    wait_until(partial(is_gone, pid))
+
+
+def test_code_that_exits_is_a_failed_conversion(tmp_path: Path) -> None:
+    with pytest.raises(ConversionError) as caught:
+        run(tmp_path, "sys.exit")
+    assert (caught.value.exit_code, caught.value.id) == (51, "conversion")
+    assert "SystemExit" in caught.value.why
+
+
+def test_a_child_that_prints_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ckpttool.conversion.child._LOG_BYTES", 2**20)
+    with pytest.raises(ConversionError) as caught:
+        run(tmp_path, "prints")
+    assert caught.value.why == "it printed more than 1 MiB"
+
+
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="memory is watched on Linux")
 def test_a_child_that_takes_too_much_memory(tmp_path: Path) -> None:
     with pytest.raises(LimitError) as caught:

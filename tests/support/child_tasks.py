@@ -39,6 +39,14 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
             os.kill(os.getpid(), signal.SIGKILL)
         case "exit":
             os._exit(7)
+        case "sys.exit":
+            sys.exit(0)
+        case "prints":
+            while True:
+                os.write(1, b"x" * 2**16)
+        case "leaves":
+            grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+            return {"pid": grandchild.pid}
         case "memory":
             held = bytearray(256 * 2**20)
             held[::4096] = b"x" * len(held[::4096])

@@ -22,6 +22,9 @@ from ckpttool.errors import ConversionError, UsageError
 
 __all__ = ["build_model", "function_failed", "load_function"]
 
+#: Characters of an exception that an error repeats; the log has all of it.
+_SAID = 1000
+
 
 def build_model(spec: str, arguments: Sequence[NamedValue]) -> Any:  # noqa: ANN401
     """Call the function, and give what it returns.
@@ -134,9 +137,10 @@ def _from_file(path: str, option: str) -> ModuleType:
 def function_failed(spec: str, error: Exception, option: str = "--model") -> ConversionError:
     """The error of a person's own code that raised something: what, and in which line."""
     where = traceback.extract_tb(error.__traceback__)[-1]
+    said = str(error)[:_SAID]
     return ConversionError(
         f"{option} {spec} failed",
-        why=f"{type(error).__name__}: {error} ({os.path.basename(where.filename)}:{where.lineno})",
+        why=f"{type(error).__name__}: {said} ({os.path.basename(where.filename)}:{where.lineno})",
         hint="run it in Python first",
         id="model-function-failed",
     )

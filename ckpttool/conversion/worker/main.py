@@ -66,12 +66,12 @@ def _answer(task: str, job: bytes) -> Answer:
     except MemoryError:
         traceback.print_exc()
         return Answer(failure=Failure.of(_out_of_memory()))
-    except Exception as error:  # noqa: BLE001 - whatever a library raises is its failure
+    except BaseException as error:  # noqa: BLE001 - a model that calls sys.exit too
         traceback.print_exc()
         return Answer(failure=Failure.of(_failed(error)))
 
 
-def _failed(error: Exception) -> CkpttoolError:
+def _failed(error: BaseException) -> CkpttoolError:
     if isinstance(error, ModuleNotFoundError) and (name := _OPTIONAL.get(error.name or "")):
         return ConverterMissingError(
             f"this conversion needs {name}", why="not installed here", hint=f"pip install {name}"
