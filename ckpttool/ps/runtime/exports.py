@@ -44,6 +44,8 @@ _FILES = {
 }
 _GRAPH_OPTIONS = ("--model", "--graph", "--like")
 _LOG_TAIL = 4096
+#: Of an export's name: its log is called by it too, and a file's name has 255.
+_NAME_BYTES = 200
 #: What follows the reason in an error as the command prints it.
 _NEXT = "\n  next: "
 
@@ -126,10 +128,11 @@ class Exporter:
             LimitError: id ``exports-waiting``: too many are.
         """
         find_target(to, "")
-        if not name or name.startswith(".") or "/" in name or "\0" in name:
+        if not _is_usable(name):
             raise UsageError(
-                f"an export cannot be called {name!r}",
-                why="its name is that of a directory: not empty, no '/', no '.' in front",
+                f"an export cannot be called {name[:_NAME_BYTES]!r}",
+                why="its name is that of a directory: not empty, no '/', no '.' in front, "
+                f"at most {_NAME_BYTES} bytes",
                 id="export-name",
             )
         export = self._begin(to, name)
@@ -278,6 +281,15 @@ class _Ended:
     def may_be_tried_anew(self) -> bool:
         """Whether a conversion of the whole graph may do what a refresh did not."""
         return self.code not in {0, NoSpaceError.exit_code, -signal.SIGTERM}
+
+
+def _is_usable(name: str) -> bool:
+    """Whether a directory can be called so, and a log."""
+    try:
+        size = len(os.fsencode(name))
+    except UnicodeEncodeError:  # half a character
+        return False
+    return 0 < size <= _NAME_BYTES and name[0] != "." and not {"/", "\0"} & {*name}
 
 
 def _why(error: CkpttoolError | OSError) -> str:
