@@ -131,6 +131,33 @@ def fit(ctx: Any) -> None:
     ctx.report(loss=history.history["loss"][-1])
 
 
+def legacy(ctx: Any) -> None:
+    """A legacy optimizer, whose slots no object has as a child; the second run makes no step."""
+    import tf_keras
+
+    with ctx.strategy.scope():
+        model = keras_model()
+        model.build([None, 3])
+        optimizer = tf_keras.optimizers.legacy.Adam(0.01)
+    ctx.track(model, optimizer=optimizer)
+    if ctx.restore() is not None:
+        return
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def one() -> None:
+        def replica() -> None:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(tf.square(model(tf.constant([[0, 500, 1000]])) - 1.0))
+            weights = model.trainable_variables
+            optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+
+        ctx.strategy.run(replica)
+
+    for _ in range(10):
+        ctx.schedule(one)
+    ctx.join()
+
+
 def keras3(ctx: Any) -> None:
     """Keras 3 in a loop of one's own."""
     import keras

@@ -182,6 +182,8 @@ class TrainingHost:
         build = getattr(self._optimizer, "build", None)
         model = self._tracked.get("model")
         variables = getattr(model, "trainable_variables", None)
+        if build is None:  # tf_keras.optimizers.legacy, which does nothing where they exist
+            build = getattr(self._optimizer, "_create_all_weights", None)
         if build is not None and variables and not getattr(self._optimizer, "built", False):
             with self.strategy.scope():
                 build(variables)

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from tensorflow.python.checkpoint.graph_view import ObjectGraphView
 from tensorflow.python.checkpoint.save_util import serialize_graph_view
-from tensorflow.python.util import object_identity
 
 from ckpttool.formats.object_graph import parse_object_graph
 from ckpttool.limits import Limits
@@ -55,19 +54,28 @@ class _StandIn(tf.__internal__.tracking.Trackable):  # type: ignore[misc]
         return {"VARIABLE_VALUE": self}
 
 
+class _StandIns(dict[Any, Any]):
+    """The object map of ``serialize_graph_view``, answered as it is asked.
+
+    A list made beforehand would lack the slots of ``tf.compat.v1.train`` optimizers and
+    ``tf_keras.optimizers.legacy``: no object has them as a child, and a slot of a variable in
+    parts is put together anew each time (``serialize_slot_variables`` in
+    ``tensorflow/python/checkpoint/util.py``).
+    """
+
+    def get(self, trackable: Any, default: Any = None) -> Any:
+        """The stand-in of a variable; ``default`` of anything else."""
+        found = _stand_in(trackable)
+        return default if found is None else found
+
+
 def walk(root: Any) -> Layout:
     """Lay out the checkpoint of everything that ``root`` (a ``tf.train.Checkpoint``) has.
 
     Raises:
         UnsupportedError: id ``keras3-partitioned``.
     """
-    view = ObjectGraphView(root)
-    stand_ins = object_identity.ObjectIdentityDictionary()
-    for node in view.breadth_first_traversal()[0]:
-        found = _stand_in(node)
-        if found is not None:
-            stand_ins[node] = found
-    serialized, _, _, graph = serialize_graph_view(view, stand_ins)
+    serialized, _, _, graph = serialize_graph_view(ObjectGraphView(root), _StandIns())
     parts: dict[str, tuple[tf.Variable, ...]] = {}
     full_names: dict[str, str] = {}
     strings: dict[str, bytes] = {}

@@ -85,7 +85,7 @@ def training_options(function: _F) -> _F:
             "--partition",
             metavar="RULE",
             help="How variables are cut and placed: fixed, min-max, hash, size or range:3,1; see "
-            "docs/serve-ps.md."
+            "docs/live.md."
             "  [default: as the function does]",
         ),
         live_options,
