@@ -118,6 +118,14 @@ def training(tmp_path_factory: pytest.TempPathFactory, fixtures_dir: Path) -> It
         yield made
 
 
+@pytest.fixture
+def alone(tmp_path: Path, fixtures_dir: Path) -> Iterator[Training]:
+    """One for a gateway of the test's own: a run directory has one at a time."""
+    made = Training(tmp_path / "run", fixtures_dir / "partitioned" / "wide.ckpt-1")
+    with made.answering():
+        yield made
+
+
 @pytest.fixture(scope="module")
 def said(training: Training) -> Iterator[dict[str, Any]]:
     with gateway(training.directory, max_age=3600.0, grpc="127.0.0.1:0") as found:
@@ -289,17 +297,15 @@ def test_watchers_are_not_without_number(said: dict[str, Any]) -> None:
         until(is_free, "who has gone still counts")
 
 
-def test_two_hundred_at_once_cause_one_snapshot(training: Training, table: np.ndarray) -> None:
-    before = training.number
+def test_two_hundred_at_once_cause_one_snapshot(alone: Training, table: np.ndarray) -> None:
     with (
-        gateway(training.directory, max_age=3600.0, grpc="127.0.0.1:0") as said,
+        gateway(alone.directory, max_age=3600.0, grpc="127.0.0.1:0") as said,
         rpc(said["grpc"]) as ask,
+        ThreadPoolExecutor(200) as pool,
     ):
-        training.snapshots.clear()
-        with ThreadPoolExecutor(200) as pool:
-            answers = list(pool.map(lambda _: ask.read(TABLE, "0:1")[1], range(200)))
+        answers = list(pool.map(lambda _: ask.read(TABLE, "0:1")[1], range(200)))
     assert all(np.array_equal(answer, table[0:1]) for answer in answers)
-    assert training.number == before + 1
+    assert alone.number == 1
 
 
 # What is large ------------------------------------------------------------------------------
@@ -420,14 +426,14 @@ def test_a_deadline_is_kept(ask_large: Rpc, said_large: dict[str, Any]) -> None:
 # Connections --------------------------------------------------------------------------------
 
 
-def test_tls_and_mutual_tls(training: Training, tmp_path: Path) -> None:
+def test_tls_and_mutual_tls(alone: Training, tmp_path: Path) -> None:
     server, client = pair(tmp_path, "server"), pair(tmp_path, "client")
     authority = Path(server.certificate).read_bytes()
     own = (Path(client.key).read_bytes(), Path(client.certificate).read_bytes())
     tls = {"tls_certificate": server.certificate, "tls_key": server.key}
     anyone = grpc.ssl_channel_credentials(authority)
     member = grpc.ssl_channel_credentials(authority, *own)
-    with gateway(training.directory, grpc="127.0.0.1:0", **tls) as said:
+    with gateway(alone.directory, grpc="127.0.0.1:0", **tls) as said:
         with rpc(said["grpc"], anyone) as ask:
             assert ask.read(TABLE)[1].shape == (50, 4)
             assert ask.error("GetStatus", token="Bearer x")[0] == "UNAUTHENTICATED"
@@ -437,7 +443,7 @@ def test_tls_and_mutual_tls(training: Training, tmp_path: Path) -> None:
             assert distrustful.error("GetStatus")[0] == "UNAVAILABLE"
     mutual = {**tls, "client_ca": client.certificate, "token_file": None}
     # Reached from elsewhere, so this is what it takes.
-    with gateway(training.directory, bind="0.0.0.0:0", grpc="0.0.0.0:0", **mutual) as said:
+    with gateway(alone.directory, bind="0.0.0.0:0", grpc="0.0.0.0:0", **mutual) as said:
         address = said["grpc"].replace("0.0.0.0", "127.0.0.1")
         with rpc(address, anyone) as ask:
             assert ask.error("GetStatus")[0] == "UNAVAILABLE"
@@ -445,13 +451,13 @@ def test_tls_and_mutual_tls(training: Training, tmp_path: Path) -> None:
             assert ask("GetStatus", token=None).mode == "hosted"
 
 
-def test_it_says_why_it_cannot_serve(training: Training, said: dict[str, Any]) -> None:
+def test_it_says_why_it_cannot_serve(alone: Training, said: dict[str, Any]) -> None:
     for setup, id in (
         ({"grpc": "0.0.0.0:0"}, "gateway-open"),
         ({"grpc": "127.0.0.1:x"}, "cluster-spec"),
         ({"grpc": said["grpc"]}, "gateway-address"),  # another gateway has it
     ):
-        with gateway(training.directory, **setup) as refused:
+        with gateway(alone.directory, **setup) as refused:
             assert refused["ok"] is False
             assert refused["error"]["id"] == id
 
@@ -468,30 +474,28 @@ def test_who_connects_and_says_nothing_is_not_waited_for(said: dict[str, Any], a
     assert ask("GetStatus").mode == "hosted"
 
 
-def test_both_ports_close_at_sigterm(tmp_path: Path, fixtures_dir: Path) -> None:
+def test_both_ports_close_at_sigterm(alone: Training) -> None:
     """Also while somebody reads, watches, and waits for an export that does not end."""
-    training = Training(tmp_path / "run", fixtures_dir / "partitioned" / "wide.ckpt-1")
     with (
-        training.answering(),
-        gateway_process(training.directory, grpc="127.0.0.1:0") as (child, said),
+        gateway_process(alone.directory, grpc="127.0.0.1:0") as (child, said),
         rpc(said["grpc"]) as ask,
     ):
         ports = [int(said[name].rpartition(":")[2]) for name in ("rest", "grpc")]
         assert all(map(port_is_open, ports))
-        training.exporting.clear()
+        alone.exporting.clear()
         try:
             waiting = ask("ReadVariable", name=TABLE)
             next(waiting)
             export = ThreadPoolExecutor(1).submit(ask.error, "MakeExport", to="savedmodel")
             watch = ask.health.Watch(health_pb2.HealthCheckRequest(), timeout=PATIENCE)
             next(watch)
-            until(lambda: training.requests[-1]["do"] == "export")
+            until(lambda: alone.requests[-1]["do"] == "export")
             child.send_signal(signal.SIGTERM)
             until(lambda: not any(map(port_is_open, ports)))
             assert child.wait(PATIENCE) == 0
             assert export.result(PATIENCE)[0] in {"UNAVAILABLE", "CANCELLED"}
         finally:
-            training.exporting.set()
+            alone.exporting.set()
 
 
 # Figures and the schema ---------------------------------------------------------------------
