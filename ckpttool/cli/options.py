@@ -14,11 +14,13 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import click
 
 from ckpttool.cli.output import Output
+from ckpttool.cli.parameters import DURATION, SIZE
 from ckpttool.errors import UsageError
 
 __all__ = [
     "CONTEXT",
     "arguments",
+    "child",
     "command",
     "common",
     "complete_addresses",
@@ -28,8 +30,11 @@ __all__ = [
     "directory",
     "dry_run",
     "filters",
+    "inputs",
     "jobs",
     "min_age",
+    "model_code",
+    "model_root",
     "names",
     "naming",
     "output",
@@ -177,6 +182,59 @@ def progress(function: _F) -> _F:
         type=click.Choice(["auto", "json", "none"]),
         help="A bar on a terminal, JSON lines on stderr, or nothing.  [default: auto]",
     )(function)
+
+
+def model_code(function: _F) -> _F:
+    """``--model`` and ``--model-arg``: code of a person's own that builds a model."""
+    for option in (
+        click.option(
+            "--model-arg",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="An argument of that function. Repeatable.",
+        ),
+        click.option(
+            "--model",
+            metavar="FILE.py:FUNCTION",
+            help="Code that builds the model, or MODULE:FUNCTION.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def model_root(function: _F) -> _F:
+    """``--root``: where a checkpoint has the model."""
+    return click.option(
+        "--root",
+        metavar="NAME",
+        help="The attribute under which the checkpoint has the model.  [default: found]",
+    )(function)
+
+
+def inputs(function: _F) -> _F:
+    """``--input``: what a model or a graph is called with, as the tuple ``input``."""
+    return click.option("--input", multiple=True, metavar="SPEC", help="An input. Repeatable.")(
+        function
+    )
+
+
+def child(function: _F) -> _F:
+    """``--timeout``, ``--memory``, ``--log``: the process in which TensorFlow runs."""
+    for option in (
+        click.option(
+            "--log",
+            type=click.Path(),
+            metavar="FILE",
+            help="Keep what TensorFlow says.  [default: only on failure]",
+        ),
+        click.option(
+            "--memory", type=SIZE, metavar="SIZE", help="Stop past this much memory (Linux)."
+        ),
+        click.option("--timeout", type=DURATION, metavar="TIME", help="Stop after this time."),
+    ):
+        function = option(function)
+    return function
 
 
 def source(function: _F) -> _F:

@@ -8,7 +8,7 @@ import click
 
 from ckpttool.cli import options
 from ckpttool.cli.output import Output
-from ckpttool.cli.parameters import DURATION, SIZE
+from ckpttool.cli.parameters import SIZE
 from ckpttool.cli.views.convert import ConvertView, OffersView
 from ckpttool.conversion.request import QUANTIZATIONS
 from ckpttool.ops.convert import offers
@@ -50,15 +50,7 @@ def _list(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     help="Show sources and targets, and what is installed.",
 )
 @click.option("--graph", metavar="FILE", help="The graph: a .meta, .pb or .pbtxt.")
-@click.option(
-    "--model", metavar="FILE.py:FUNCTION", help="Code that builds the model, or MODULE:FUNCTION."
-)
-@click.option(
-    "--model-arg",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="An argument of that function. Repeatable.",
-)
+@options.model_code
 @click.option(
     "--like",
     metavar="EXPORT",
@@ -71,12 +63,8 @@ def _list(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     metavar="FILE",
     help="With --like: which variable is which, JSON or CSV of old and new names.",
 )
-@click.option(
-    "--root",
-    metavar="NAME",
-    help="The attribute under which the checkpoint has the model.  [default: found]",
-)
-@click.option("--input", multiple=True, metavar="SPEC", help="An input. Repeatable.")
+@options.model_root
+@options.inputs
 @click.option("--output", multiple=True, metavar="SPEC", help="An output. Repeatable.")
 @click.option(
     "--signature",
@@ -156,14 +144,7 @@ def _list(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     help="Where the report of the check goes.  [default: beside the result]",
 )
 @click.option("--seed", type=int, default=0, help="Of the check's inputs.")
-@click.option("--timeout", type=DURATION, metavar="TIME", help="Stop after this time.")
-@click.option("--memory", type=SIZE, metavar="SIZE", help="Stop past this much memory (Linux).")
-@click.option(
-    "--log",
-    type=click.Path(),
-    metavar="FILE",
-    help="Keep what TensorFlow says.  [default: only on failure]",
-)
+@options.child
 @options.overwrite
 @options.dry_run
 @options.yes

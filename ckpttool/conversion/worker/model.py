@@ -18,36 +18,25 @@ from ckpttool.conversion.job import Job
 from ckpttool.conversion.worker.factory import build_model
 from ckpttool.conversion.worker.model_functions import Entry, entries, trace_all, zeros_for
 from ckpttool.conversion.worker.restoring import name_of, restore, unmatched_error
-from ckpttool.conversion.worker.traced_program import TracedProgram
+from ckpttool.conversion.worker.traced_program import TracedFunction, TracedProgram
 from ckpttool.errors import ConversionError, UsageError
 
-__all__ = ["open_model", "program_of", "variables_of"]
+__all__ = ["RANDOM", "built_model", "functions_of", "open_model", "program_of", "variables_of"]
 
 #: What Keras calls the state of a random generator.
-_RANDOM = "seed_generator_state"
+RANDOM = "seed_generator_state"
 
 
 def open_model(job: Job) -> TracedProgram:
     """The program of a model, restored.
 
     Raises:
-        UsageError: ids ``model-function``, ``model-inputs``, ``model-kind``.
-        ConversionError: ids ``model-function-failed``, ``model-call-failed``.
         IncompleteError: id ``model-unmatched``: variables that the checkpoint has not.
+        CkpttoolError: as ``built_model`` and ``functions_of``.
     """
     request, origin = job.request, job.origin
-    model = build_model(origin.graph, request.model_args)
-    if not callable(model) and not isinstance(model, tf.Module):
-        raise UsageError(
-            f"--model {origin.graph} returns a {type(model).__name__}",
-            why="it has to return a Keras model or layer, or a tf.Module",
-            hint="return the model itself",
-            id="model-kind",
-        )
-    found = entries(model, request)
-    for one in found:
-        _call(one, origin.graph)
-    functions = trace_all(found, request.outputs)
+    model = built_model(job)
+    functions = functions_of(model, job)
     assert origin.values is not None, "a model without a checkpoint is no conversion"
     variables = variables_of(model)
     left, warnings = restore(model, variables, origin.values, request.root)
@@ -63,9 +52,41 @@ def open_model(job: Job) -> TracedProgram:
             id="model-kind",
         )
     # The state of a random generator is no weight, and most checkpoints lack it.
-    idle = [name for one in left if not (name := name_of(one)).endswith(_RANDOM)]
+    idle = [name for one in left if not (name := name_of(one)).endswith(RANDOM)]
     said = f"{len(idle)} variables that nothing uses have no value there: {', '.join(idle[:3])}"
     return TracedProgram(functions, model, (*warnings, said) if idle else warnings)
+
+
+def built_model(job: Job) -> Any:  # noqa: ANN401
+    """The model that a person's code builds; its variables may not exist yet.
+
+    Raises:
+        UsageError: ids ``model-function``, ``model-kind``.
+        ConversionError: id ``model-function-failed``.
+    """
+    spec = job.origin.graph
+    model = build_model(spec, job.request.model_args)
+    if not callable(model) and not isinstance(model, tf.Module):
+        raise UsageError(
+            f"--model {spec} returns a {type(model).__name__}",
+            why="it has to return a Keras model or layer, or a tf.Module",
+            hint="return the model itself",
+            id="model-kind",
+        )
+    return model
+
+
+def functions_of(model: Any, job: Job) -> list[TracedFunction]:  # noqa: ANN401
+    """What a model computes; afterwards all of its variables exist.
+
+    Raises:
+        UsageError: id ``model-inputs``: it is not known what it is called with.
+        ConversionError: id ``model-call-failed``.
+    """
+    found = entries(model, job.request)
+    for one in found:
+        _call(one, job.origin.graph)
+    return trace_all(found, job.request.outputs)
 
 
 def program_of(model: Any, job: Job) -> TracedProgram:  # noqa: ANN401

@@ -15,19 +15,18 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.protobuf import trackable_object_graph_pb2
 from tensorflow.python.checkpoint.graph_view import ObjectGraphView
+
+from ckpttool.conversion.worker.object_paths import OWN_VALUE, graph_of, own_variable
 
 __all__ = ["hidden", "restore_by_place"]
 
-_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _TRAINED, _COUNTER = "_trainable_variables", "_iterations"
-_VALUE = "VARIABLE_VALUE"
 
 
 def hidden(model: Any, variables: Sequence[Any]) -> list[Any]:  # noqa: ANN401
     """Those of a model's variables that no ``tf.train.Checkpoint`` of it has."""
-    reached = {id(_own(one)) for one in ObjectGraphView(model).breadth_first_traversal()[0]}
+    reached = {id(own_variable(one)) for one in ObjectGraphView(model).breadth_first_traversal()[0]}
     return [one for one in variables if id(one) not in reached]
 
 
@@ -44,7 +43,7 @@ def restore_by_place(model: Any, left: Sequence[Any], prefix: str) -> list[Any]:
         where it has the dtypes and shapes of all that the model trains, in their order, and
         the very values of what was restored already.
     """
-    trained = [_own(one) for one in model.trainable_variables]
+    trained = [own_variable(one) for one in model.trainable_variables]
     places = {id(one): at for at, one in enumerate(trained)}
     waiting = {id(one): one for one in left if id(one) in places}
     if not waiting:
@@ -58,14 +57,9 @@ def restore_by_place(model: Any, left: Sequence[Any], prefix: str) -> list[Any]:
     return []
 
 
-def _own(variable: Any) -> Any:  # noqa: ANN401
-    """TensorFlow's own object of a variable; of Keras 3 it is an object around it."""
-    return getattr(variable, "_value", variable)
-
-
 def _lists(reader: Any) -> Iterator[list[str]]:  # noqa: ANN401
     """The keys of what each optimizer of Keras 3 trains, in its order."""
-    graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(reader.get_tensor(_GRAPH))
+    graph = graph_of(reader)
     for node in graph.nodes:
         children = {child.local_name: child.node_id for child in node.children}
         if _TRAINED not in children or _COUNTER not in children:
@@ -79,7 +73,7 @@ def _lists(reader: Any) -> Iterator[list[str]]:  # noqa: ANN401
             for at in range(len(members))
             if str(at) in members
             for one in members[str(at)].attributes
-            if one.name == _VALUE
+            if one.name == OWN_VALUE
         ]
         if keys and len(keys) == len(members):
             yield keys

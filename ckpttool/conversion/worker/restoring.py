@@ -8,13 +8,13 @@ matched, which is all of those that it knew of at that moment.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from ckpttool.conversion.worker.keras_safety import require_contained
+from ckpttool.conversion.worker.object_paths import graph_of, roots
 from ckpttool.conversion.worker.optimizer_order import hidden, restore_by_place
 from ckpttool.errors import IncompleteError
 from ckpttool.limits import default_limits
@@ -22,12 +22,19 @@ from ckpttool.sources.base import Source
 from ckpttool.sources.registry import open_source
 from ckpttool.sources.selection import Selection
 
-__all__ = ["Restored", "mark", "name_of", "restore", "unmatched_error"]
+__all__ = [
+    "KERAS",
+    "Restored",
+    "mark",
+    "marked",
+    "name_of",
+    "names_of",
+    "restore",
+    "unmatched_error",
+]
 
-_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-#: Attributes of a checkpoint that are never the model.
-_OTHERS = {"save_counter", "optimizer", "step", "global_step", "epoch"}
-_KERAS = {"keras-weights", "keras-h5", "keras-v3"}
+#: Kinds of sources that Keras loads itself.
+KERAS = {"keras-weights", "keras-h5", "keras-v3"}
 _NAMED = 20
 
 
@@ -56,21 +63,28 @@ def restore(model: Any, variables: Sequence[Any], address: str, root: str | None
         CkpttoolError: the source cannot be read, or a variable has another shape there.
     """
     with open_source(address, default_limits()) as source:
-        if source.kind in _KERAS:
+        if source.kind in KERAS:
             require_contained(source)
             mark(variables)
             model.load_weights(source.location)
-            return Restored(_marked(variables))
+            return Restored(marked(variables))
         if source.style == "object":
             return _by_objects_or_place(model, variables, source.location, root)
         mark(variables)
         _by_names(model, source)
-    return Restored(_marked(variables))
+    return Restored(marked(variables))
 
 
 def name_of(variable: Any) -> str:  # noqa: ANN401
     """A variable's name as people know it."""
     return str(variable.name).partition(":")[0]
+
+
+def names_of(one: Any) -> Sequence[str]:  # noqa: ANN401
+    """The names of a model's variable under which a name-based source may have it."""
+    variable = one if isinstance(one, tf.Variable) else one.value
+    names = (getattr(one, "path", ""), name_of(variable), name_of(one))
+    return [name for name in dict.fromkeys(names) if name]
 
 
 def unmatched_error(
@@ -137,7 +151,8 @@ def _by_objects(
 ) -> list[Any]:
     """By the object graph, under the attribute that fits: the one that leaves least over."""
     best: tuple[int, str | None, list[Any]] | None = None
-    for attribute in [root] if root is not None else _attributes(prefix):
+    attributes = [root] if root is not None else roots(graph_of(tf.train.load_checkpoint(prefix)))
+    for attribute in attributes:
         left = _read_as(model, variables, prefix, attribute)
         if not left:
             return []
@@ -155,25 +170,15 @@ def _read_as(model: Any, variables: Sequence[Any], prefix: str, attribute: str |
         else tf.train.Checkpoint(**{attribute: model})
     )
     whole.read(prefix).expect_partial()
-    return _marked(variables)
-
-
-def _attributes(prefix: str) -> Iterator[str | None]:
-    """What the model may be called in a checkpoint, the likeliest first; None: it is the root."""
-    reader = tf.train.load_checkpoint(prefix)
-    graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(reader.get_tensor(_GRAPH))
-    names = [child.local_name for child in graph.nodes[0].children]
-    likely = [name for name in names if name not in _OTHERS]
-    yield from sorted(likely, key=lambda name: name not in {"model", "net", "module"})
-    yield None
+    return marked(variables)
 
 
 def _by_names(model: Any, source: Source) -> None:  # noqa: ANN401
     """By name: what TensorFlow 1 or another program saved."""
     for one in model.variables:
         variable = one if isinstance(one, tf.Variable) else one.value
-        for name in dict.fromkeys((getattr(one, "path", ""), name_of(variable), name_of(one))):
-            found = source.lookup(name) if name else None
+        for name in names_of(one):
+            found = source.lookup(name)
             if found is None or found.shape is None:
                 continue
             if found.shape != tuple(variable.shape):
@@ -194,10 +199,10 @@ def mark(variables: Sequence[Any]) -> None:
         variable.assign(tf.fill(variable.shape, _mark_of(variable.dtype)))
 
 
-def _marked(variables: Sequence[Any]) -> list[Any]:
+def marked(variables: Sequence[Any]) -> list[Any]:
     """Those that still have their mark in every element."""
-    marked = [one for one in variables if one.shape.num_elements() and one.dtype != tf.bool]
-    return [one for one in marked if _is_marked(one)]
+    shown = [one for one in variables if one.shape.num_elements() and one.dtype != tf.bool]
+    return [one for one in shown if _is_marked(one)]
 
 
 def _is_marked(variable: Any) -> bool:  # noqa: ANN401

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from ckpttool.errors import NotFoundError
 from ckpttool.limits import Limits, default_limits
-from ckpttool.model import Variable, shape_text
-from ckpttool.ops.diff.facts import Differs, DiffResult, Level, Only, SideFacts
+from ckpttool.model import Variable
+from ckpttool.ops.diff.asked import Question, unanswered
+from ckpttool.ops.diff.facts import DiffResult, Level, Only, SideFacts
 from ckpttool.ops.diff.suggest import with_rules
 from ckpttool.ops.wanted import Wanted
 from ckpttool.sources.graph_variables import is_frozen
@@ -24,7 +25,6 @@ from ckpttool.storage import open_directory, stat_path
 
 if TYPE_CHECKING:
     from ckpttool.formats.graphdef import Graph
-    from ckpttool.formats.tensor_shape import PartialShape
     from ckpttool.sources.address import Address
     from ckpttool.sources.base import NameStyle, Source
     from ckpttool.sources.graph_expects import Expects
@@ -66,50 +66,40 @@ def diff_graph(
         names = "key"
     with open_source(os.fsdecode(a), limits) as source:
         side = _Checkpoint(source)
-        only_b: list[Only] = []
-        dtype: list[Differs] = []
-        shape: list[Differs] = []
-        taken: set[str] = set()
-        for name, expected in expects.variables.items():
-            found = side.find(name)
-            if found is not None:
-                taken.add(found.key)
-            if not want(name, kind_of_name(name) if found is None else found.kind):
-                continue
-            if found is None:
-                known = _known(expected.shape)
-                only_b.append(Only(name, kind_of_name(name), expected.dtype, known))
-                continue
-            if level == "keys":
-                continue
-            if found.dtype != expected.dtype and expected.dtype:
-                dtype.append(Differs(name, found.kind, found.dtype, expected.dtype))
-            if not _fits(found.shape, expected.shape):
-                words = shape_text(expected.shape)
-                shape.append(Differs(name, found.kind, shape_text(found.shape), words))
+        questions = [
+            Question(
+                name,
+                kind_of_name(name) if (found := side.find(name)) is None else found.kind,
+                expected.dtype,
+                expected.shape,
+                found,
+            )
+            for name, expected in expects.variables.items()
+        ]
+        answer = unanswered(questions, want, level)
         only_a = [
             Only(source.name_of(one, names), one.kind, one.dtype, one.shape)
             for one in side.variables
-            if one.key not in taken and want(source.name_of(one, names), one.kind)
+            if one.key not in answer.keys and want(source.name_of(one, names), one.kind)
         ]
-        renamed = with_rules(only_a, only_b, expects.variables)
+        renamed = with_rules(only_a, answer.missing, expects.variables)
         return DiffResult(
             level,
             SideFacts(
                 source.address, source.location, source.kind, source.style, len(side.variables)
             ),
             SideFacts(path, location, kind, None, len(expects.variables)),
-            len(taken),
+            len(answer.keys),
             only_a,
-            only_b,
-            dtype,
-            shape,
+            answer.missing,
+            answer.dtype,
+            answer.shape,
             suggestions=renamed.pairs,
             rules=renamed.rules,
             renames=renamed.renames,
-            warnings=tuple(_warnings(source, location, expects, found=bool(taken))),
+            warnings=tuple(_warnings(source, location, expects, found=bool(answer.keys))),
             notes=tuple(source.notes),
-            restores=not (only_b or dtype or shape),
+            restores=not (answer.missing or answer.dtype or answer.shape),
         )
 
 
@@ -162,19 +152,6 @@ class _Checkpoint:
         if found is None and self._source.style == "object":
             return self._source.lookup(name)
         return found
-
-
-def _known(shape: PartialShape) -> tuple[int, ...] | None:
-    return None if shape is None or -1 in shape else shape
-
-
-def _fits(stored: tuple[int, ...] | None, expected: PartialShape) -> bool:
-    """Whether a shape is one that a graph can mean, whose sizes may be open (-1)."""
-    if expected is None or stored is None:
-        return True
-    return len(stored) == len(expected) and all(
-        size in {-1, there} for size, there in zip(expected, stored, strict=True)
-    )
 
 
 def _warnings(source: Source, location: str, expects: Expects, *, found: bool) -> Iterator[str]:

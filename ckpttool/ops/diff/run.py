@@ -44,6 +44,7 @@ from ckpttool.sources.registry import open_source
 from ckpttool.storage.system import keep_buffers
 
 if TYPE_CHECKING:
+    from ckpttool.ops.diff.model_code import ModelCode
     from ckpttool.sources.address import Address
     from ckpttool.sources.base import NameStyle, Source
 
@@ -68,6 +69,7 @@ def diff(
     b: Address | None = None,
     *,
     graph: Address | None = None,
+    model: ModelCode | str | None = None,
     level: Level | None = None,
     names: NameStyle = "full",
     rtol: float = 0.0,
@@ -79,12 +81,14 @@ def diff(
     limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> DiffResult:
-    """Compare two sources, or a source with what a graph asks for; all are only read.
+    """Compare two sources, or a source with what a graph or model asks for; all are only read.
 
     Args:
         a: whatever has variables.
-        b: the same; or None where there is a graph.
+        b: the same; or None where there is a graph or a model.
         graph: a ``.meta``, ``.pb`` or ``.pbtxt`` file, or the directory of a SavedModel.
+        model: the code that builds a model (``file.py:function``), which is run in a child
+            with TensorFlow.
         level: how closely to look; None: at the values, or at what a graph knows (``meta``).
         names: by which of their names variables are matched.
         rtol: elements differ where ``|a - b| > atol + rtol * max(|a|, |b|)``; with
@@ -98,10 +102,10 @@ def diff(
         progress: called with bytes read and to be read.
 
     Raises:
-        UsageError: a tolerance that is negative or no number; not one of B and a graph; the
-            values of a graph; id ``bad-regex``.
+        UsageError: a tolerance that is negative or no number; not one of B, a graph and a
+            model; the values of a graph or a model; id ``bad-regex``.
         ChangedError: another program changed a side meanwhile, and did so again.
-        CkpttoolError: as ``open_source``; an index that cannot be read.
+        CkpttoolError: as ``open_source`` and ``diff_model``; an index that cannot be read.
     """
     tolerance = Tolerance(rtol, atol)
     if not (rtol >= 0 and atol >= 0):
@@ -112,11 +116,18 @@ def diff(
         )
     want = wanted(include, exclude, regex, kinds)
     limits = limits or default_limits()
-    if graph is not None or b is None:
-        asked = _require_question(b, graph, level, tolerance)
+    _require_question(b, graph, model, level, tolerance)
+    if model is not None:
+        from ckpttool.ops.diff.model import diff_model
+        from ckpttool.ops.diff.model_code import ModelCode
+
+        code = ModelCode(model) if isinstance(model, str) else model
+        return diff_model(a, code, level=level or "meta", names=names, want=want, limits=limits)
+    if graph is not None:
         from ckpttool.ops.diff.graph import diff_graph
 
-        return diff_graph(a, asked, level=level or "meta", names=names, want=want, limits=limits)
+        return diff_graph(a, graph, level=level or "meta", names=names, want=want, limits=limits)
+    assert b is not None, "one of the three is there"
     addresses = os.fsdecode(a), os.fsdecode(b)
 
     def compared() -> DiffResult:
@@ -134,22 +145,28 @@ def diff(
 
 
 def _require_question(
-    b: Address | None, graph: Address | None, level: Level | None, tolerance: Tolerance
-) -> Address:
-    """The graph, after refusing what makes no sense about one."""
-    if graph is None or b is not None:
+    b: Address | None,
+    graph: Address | None,
+    model: ModelCode | str | None,
+    level: Level | None,
+    tolerance: Tolerance,
+) -> None:
+    """Refuse what makes no sense."""
+    given = sum(one is not None for one in (b, graph, model))
+    if given != 1:
         raise UsageError(
-            "diff takes either B or a graph",
-            why="neither is given" if graph is None else "both are given",
-            hint="ckpttool diff A B, or ckpttool diff A --graph FILE",
+            "diff takes either B, a graph or a model",
+            why=f"{given} of them are given" if given else "none of them is given",
+            hint="ckpttool diff A B, ckpttool diff A --graph FILE, or "
+            "ckpttool diff A --model FILE.py:FUNCTION",
         )
-    if level == "values" or tolerance != Tolerance():
+    if b is None and (level == "values" or tolerance != Tolerance()):
+        what = "a graph" if graph is not None else "a model"
         raise UsageError(
-            "the values of a graph cannot be compared",
-            why="a graph says which variables there are, and holds no values",
+            f"the values of {what} cannot be compared",
+            why=f"{what} says which variables there are, and holds no values of a checkpoint",
             hint="leave out --level values, --rtol and --atol",
         )
-    return graph
 
 
 class _Side:
