@@ -157,6 +157,28 @@ def test_the_slices_of_a_parameter_server_are_one_variable(tmp_path: Path) -> No
         np.testing.assert_allclose(program.functions[0].run({"ids": ids})["score"], [expected])
 
 
+def test_a_model_of_another_size_is_named_with_both_shapes(tmp_path: Path) -> None:
+    """Of an object-based checkpoint too; another object that does not fit is not the model."""
+
+    def net(rows: int) -> Any:
+        made = tf.Module()
+        made.table = tf.Variable(np.ones((30, 4), np.float32))
+        made.weights = tf.Variable(np.ones((rows, 2), np.float32))
+        return made
+
+    tf.train.Checkpoint(net=net(3)).write(str(tmp_path / "other"))
+    wrong = refused(tmp_path / "other", model="build.py:Embedding")
+    assert (wrong.id, wrong.exit_code) == ("model-shape", 20)
+    assert "net/weights" in wrong.what
+    assert "[3, 2] there, and [4, 2] in the model" in str(wrong.why)
+    assert "--model-arg" in str(wrong.hint)
+    tf.train.Checkpoint(critic=net(3), net=net(4)).write(str(tmp_path / "both"))
+    with open_program(tmp_path / "both", model="build.py:Embedding"):
+        pass
+    named = refused(tmp_path / "both", model="build.py:Embedding", root="critic")
+    assert named.id == "model-shape"
+
+
 def test_the_attribute_of_the_model_is_found_or_said() -> None:
     given: dict[str, Any] = {"model": "build.py:Embedding", "signatures": ("head",)}
     with open_program("embedding/ckpt", **given, root="net"):

@@ -14,7 +14,13 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from ckpttool.conversion.worker.keras_safety import require_contained
-from ckpttool.conversion.worker.object_paths import graph_of, roots
+from ckpttool.conversion.worker.object_paths import (
+    Places,
+    find_places,
+    graph_of,
+    own_variable,
+    roots,
+)
 from ckpttool.conversion.worker.optimizer_order import hidden, restore_by_place
 from ckpttool.errors import IncompleteError
 from ckpttool.limits import default_limits
@@ -151,15 +157,44 @@ def _by_objects(
 ) -> list[Any]:
     """By the object graph, under the attribute that fits: the one that leaves least over."""
     best: tuple[int, str | None, list[Any]] | None = None
+    stopped: dict[str | None, ValueError] = {}
     attributes = [root] if root is not None else roots(graph_of(tf.train.load_checkpoint(prefix)))
     for attribute in attributes:
-        left = _read_as(model, variables, prefix, attribute)
+        try:
+            left = _read_as(model, variables, prefix, attribute)
+        except ValueError as error:  # the first shape that does not fit ends a restore
+            stopped[attribute] = error
+            continue
         if not left:
             return []
         if best is None or len(left) < best[0]:
             best = (len(left), attribute, left)
+    if stopped:
+        places = find_places(model, variables, prefix, root)
+        if best is None or places.root in stopped:
+            _require_shapes(variables, places, prefix)
+            raise next(iter(stopped.values()))
     assert best is not None, "the model itself is always tried"
     return _read_as(model, variables, prefix, best[1])
+
+
+def _require_shapes(variables: Sequence[Any], places: Places, prefix: str) -> None:
+    """Refuse a model whose variables have other shapes than their values."""
+    stored = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
+    for variable in variables:
+        place = id(own_variable(variable))
+        shape = stored.get(places.keys.get(place, ""))
+        if shape is not None and not variable.shape.is_compatible_with(shape):
+            raise _other_shape(places.paths.get(place, name_of(variable)), prefix, shape, variable)
+
+
+def _other_shape(name: str, address: str, shape: Sequence[int], variable: Any) -> IncompleteError:  # noqa: ANN401
+    return IncompleteError(
+        f"{name} has another shape in {address}",
+        why=f"it is {list(shape)} there, and {list(variable.shape)} in the model",
+        hint="build the model as it was trained: --model-arg",
+        id="model-shape",
+    )
 
 
 def _read_as(model: Any, variables: Sequence[Any], prefix: str, attribute: str | None) -> list[Any]:  # noqa: ANN401
@@ -182,12 +217,7 @@ def _by_names(model: Any, source: Source) -> None:  # noqa: ANN401
             if found is None or found.shape is None:
                 continue
             if found.shape != tuple(variable.shape):
-                raise IncompleteError(
-                    f"{name} has another shape in {source.location}",
-                    why=f"it is {list(found.shape)} there, and {list(variable.shape)} in the model",
-                    hint="build the model as it was trained: --model-arg",
-                    id="model-shape",
-                )
+                raise _other_shape(name, source.location, found.shape, variable)
             array = source.read(found, Selection.whole(found.shape))
             variable.assign(tf.constant(array, variable.dtype))
             break
