@@ -80,7 +80,9 @@ def of_file(request: Request, path: str, values: str | None, limits: Limits) -> 
             )
         require_known_ops(path, {node.op for node in found.needed}, graph)
         signs = found.signs()
-    warnings = require_serving(path, signs, allowed=request.allow_training_graph)
+        rates = found.rates(signs)
+    allowed = request.allow_training_graph
+    warnings = require_serving(path, signs, allowed=allowed, rates=rates)
     return Origin(
         "graph",
         path,
@@ -132,17 +134,32 @@ class _Chosen:
         found = training_signs(self._graph, self._topology, among, functions)
         return tuple(one for one in found if one.alters and one.id not in _CUT_AWAY)
 
-    def _dropout_that_is_off(self) -> tuple[str, ...]:
-        """The scopes of dropout layers whose rate is fixed at what drops nothing.
+    def rates(self, signs: Sequence[Sign]) -> dict[str, str]:
+        """Layers of dropout that signs name → the placeholder whose value turns them off."""
+        layers = [node for sign in signs if sign.id == "dropout" for node in sign.nodes]
+        found: dict[str, str] = {}
+        for place in sorted(self._places) if layers else ():
+            node = self._topology.nodes[place]
+            if node.op.startswith("Placeholder") and is_setting(node.name):
+                scopes = self._scopes_of({node.name})
+                found |= {one: node.name for one in layers if f"{one}/".startswith(scopes)}
+        return found
 
-        They are where that number, or what is computed of it alone (``1 - keep_prob``), meets
-        something else.
+    def _dropout_that_is_off(self) -> tuple[str, ...]:
+        """The scopes of dropout layers whose rate is fixed at what drops nothing."""
+        return self._scopes_of(
+            {
+                name
+                for name, value in self._frozen.items()
+                if is_setting(name) and value == nothing_dropped(name)
+            }
+        )
+
+    def _scopes_of(self, fixed: set[str]) -> tuple[str, ...]:
+        """The scopes where rates, or what is computed of them alone (``1 - keep_prob``), are used.
+
+        There they meet something else.
         """
-        fixed = {
-            name
-            for name, value in self._frozen.items()
-            if is_setting(name) and value == nothing_dropped(name)
-        }
         scopes: set[str] = set()
         found = set(fixed)
         while found:

@@ -6,7 +6,7 @@ Knows what ``sources/graph_signs.py`` finds; which nodes are looked at is for th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ckpttool.errors import RefusedError
 from ckpttool.sources.graph_roles import rate_like
@@ -16,13 +16,20 @@ from ckpttool.sources.graph_topology import split_tensor
 __all__ = ["is_setting", "nothing_dropped", "require_serving"]
 
 
-def require_serving(path: str, signs: Sequence[Sign], *, allowed: bool) -> tuple[str, ...]:
+def require_serving(
+    path: str,
+    signs: Sequence[Sign],
+    *,
+    allowed: bool,
+    rates: Mapping[str, str] | None = None,
+) -> tuple[str, ...]:
     """Check that a graph has no signs of training; where it may have them, they are warnings.
 
     Args:
         path: of the graph, for the error.
         signs: those in what is computed.
         allowed: it is converted all the same.
+        rates: layers of dropout → the placeholder whose value turns them off; of those known.
 
     Raises:
         RefusedError: id ``training-graph``.
@@ -31,8 +38,8 @@ def require_serving(path: str, signs: Sequence[Sign], *, allowed: bool) -> tuple
     if not signs or allowed:
         return said
     hint = "name inputs and outputs of the part that serves, or add --allow-training-graph"
-    mending = [mend for sign in signs for node in sign.nodes if (mend := _mend(sign, node))]
-    if mending:
+    mends = (_mend(sign, node, rates or {}) for sign in signs for node in sign.nodes)
+    if mending := dict.fromkeys(filter(None, mends)):
         hint = f"add {' '.join(mending)}, or --allow-training-graph"
     raise RefusedError(
         f"{path} is a graph for training", why="; ".join(said), hint=hint, id="training-graph"
@@ -49,10 +56,10 @@ def nothing_dropped(name: str) -> float:
     return 1.0 if re.search("keep|kp", name, re.IGNORECASE) else 0.0
 
 
-def _mend(sign: Sign, node: str) -> str:
+def _mend(sign: Sign, node: str, rates: Mapping[str, str]) -> str:
     """The option that turns off what a sign found; empty where there is none."""
-    name = split_tensor(node)[0]
-    if sign.id in {"rate-unfed", "training-by-default"} and is_setting(name):
+    name = rates.get(node, "") if sign.id == "dropout" else split_tensor(node)[0]
+    if sign.id in {"dropout", "rate-unfed", "training-by-default"} and is_setting(name):
         return f"--freeze-input {name}={nothing_dropped(name)}"
     if sign.id in {"switch-unfed", "training-by-default"}:
         return f"--freeze-input {name}=False"

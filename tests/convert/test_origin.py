@@ -85,6 +85,24 @@ def test_d36_a_training_graph_is_refused_with_what_mends_it(models: Path) -> Non
     assert [one.name for one in allowed.signatures[0].inputs] == ["x", "is_training"]
 
 
+def test_a_rate_that_drops_nothing_by_default_is_named_all_the_same(tmp_path: Path) -> None:
+    """D36: the random numbers are drawn at any rate, and go with the fixed one."""
+    tf = pytest.importorskip("tensorflow")
+    v1 = tf.compat.v1
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, [None, 6], name="x")
+        keep = v1.placeholder_with_default(1.0, [], name="keep_prob")
+        v1.placeholder_with_default(1.0, [], name="other/keep_prob")
+        tf.identity(v1.nn.dropout(x, rate=1 - keep, name="drop"), name="out")
+        path = tmp_path / "graph.pb"
+        path.write_bytes(graph.as_graph_def().SerializeToString())
+    error = refused(path, outputs=["out"])
+    assert error.id == "training-graph"
+    assert error.hint.startswith("add --freeze-input keep_prob=1.0, or --allow-training-graph")
+    mended = request(path, outputs=["out"], freeze=["keep_prob=1.0"])
+    assert not find_origin(mended, Limits()).warnings
+
+
 def test_a_meta_alone_has_no_values(models: Path, tmp_path: Path) -> None:
     shutil.copy(models / "mlp-ref" / "model.ckpt-3.meta", tmp_path / "alone.meta")
     error = refused(tmp_path / "alone.meta")
