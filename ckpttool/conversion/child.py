@@ -231,29 +231,40 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 def _read(path: str, code: int, log: str) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
-            data = file.read(_ANSWER_BYTES)
+            data = file.read(_ANSWER_BYTES + 1)
         os.unlink(path)
-        answer = decode(Answer, data) if code == 0 else None
     except FileNotFoundError:
-        answer = None
-    if answer is None:
-        raise _died(code, log)
+        raise _died(_exit_words(code), log) from None
+    if code != 0:
+        raise _died(_exit_words(code), log)
+    if len(data) > _ANSWER_BYTES:
+        raise _died(f"its answer has more than {_ANSWER_BYTES >> 20} MiB", log)
+    try:
+        answer = decode(Answer, data)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):  # forged
+        raise _died("its answer is not one of ours", log) from None
     if answer.failure is not None:
         error = answer.failure.error()
         if isinstance(error, ConversionError) and not error.hint:
             error.hint = f"its output is in {log}"
         raise error
-    assert answer.value is not None, "an answer is a value or a failure"
+    if answer.value is None:
+        raise _died("its answer is empty", log)
     return answer.value
 
 
-def _died(code: int, log: str) -> ConversionError:
+def _exit_words(code: int) -> str:
     if code == -signal.SIGKILL:
-        why = "it was killed, most often because the machine has no memory left"
-    elif code < 0:
-        why = f"it died of {signal.Signals(-code).name}"
-    else:
-        why = f"it ended with exit code {code} before it was done"
+        return "it was killed, most often because the machine has no memory left"
+    if code >= 0:
+        return f"it ended with exit code {code} before it was done"
+    try:
+        return f"it died of {signal.Signals(-code).name}"
+    except ValueError:  # most real-time signals have no name
+        return f"it died of signal {-code}"
+
+
+def _died(why: str, log: str) -> ConversionError:
     said = last_lines(log, 1)
     if said:
         why += f"; the last it said: {said[0][:300]}"

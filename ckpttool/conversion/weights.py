@@ -54,6 +54,11 @@ class WeightFormat(Protocol):
         """Write arrays, and what is said about them, to a file that is not committed."""
         ...
 
+    @property
+    def says(self) -> Callable[[Source, Mapping[str, str]], bool]:
+        """Whether a file that was written, and read again, says just this about its arrays."""
+        ...
+
 
 class Weights(NamedTuple):
     """What is to be written.

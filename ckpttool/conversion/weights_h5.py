@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from ckpttool.formats.elements import npy_descr
 from ckpttool.formats.hdf5_writer import write_hdf5
 from ckpttool.formats.named_array import least_bytes
+from ckpttool.sources.keras_h5 import KerasH5Source
 
 if TYPE_CHECKING:
     from ckpttool.formats.named_array import NamedArray
+    from ckpttool.sources.base import Source
     from ckpttool.storage import NewFile
 
-__all__ = ["FORMAT", "holds", "write"]
+__all__ = ["FORMAT", "holds", "says", "write"]
 
 FORMAT = "h5"
 
@@ -36,3 +38,10 @@ def write(arrays: Sequence[NamedArray], file: NewFile, about: Mapping[str, str])
     file.reserve(least_bytes(arrays))
     with file.seekable() as stream:
         write_hdf5(arrays, stream, about)
+
+
+def says(result: Source, about: Mapping[str, str]) -> bool:
+    """Whether the attributes of a file's root are what `write` was given."""
+    return isinstance(result, KerasH5Source) and all(
+        result.attribute(name) == text for name, text in about.items()
+    )

@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 
 from ckpttool.formats.safetensors_dtypes import BY_TENSORFLOW
 from ckpttool.formats.safetensors_writer import write_safetensors
+from ckpttool.sources.safetensors import SafetensorsSource
 
 if TYPE_CHECKING:
     from ckpttool.formats.named_array import NamedArray
+    from ckpttool.sources.base import Source
     from ckpttool.storage import NewFile
 
-__all__ = ["FORMAT", "holds", "write"]
+__all__ = ["FORMAT", "holds", "says", "write"]
 
 FORMAT = "safetensors"
+#: What readers of the metadata ask for.
+_ALWAYS = {"format": "tf"}
 
 
 def holds(dtype: str) -> bool:
@@ -23,9 +27,14 @@ def holds(dtype: str) -> bool:
 
 
 def write(arrays: Sequence[NamedArray], file: NewFile, about: Mapping[str, str]) -> None:
-    """Write the file; ``format`` is what readers of its metadata ask for.
+    """Write the file, with what is said as its metadata.
 
     Raises:
         CkpttoolError: as ``write_safetensors``.
     """
-    write_safetensors(arrays, file.write, {"format": "tf", **about}, file)
+    write_safetensors(arrays, file.write, {**_ALWAYS, **about}, file)
+
+
+def says(result: Source, about: Mapping[str, str]) -> bool:
+    """Whether the metadata of a file are what `write` was given."""
+    return isinstance(result, SafetensorsSource) and result.metadata == {**_ALWAYS, **about}

@@ -16,6 +16,7 @@ from ckpttool.conversion.check import CheckResult, not_run
 from ckpttool.conversion.job import Made, Origin
 from ckpttool.conversion.weights import weights_of
 from ckpttool.errors import UsageError
+from ckpttool.formats.dtypes import BY_NAME
 from ckpttool.ops.same_bytes import same_bytes
 from ckpttool.ops.wanted import wanted
 from ckpttool.sources.address import resolve
@@ -118,14 +119,14 @@ def write_weights(
         seconds = {"write": round(written - started, 3)}
         checked = not_run("no check was asked for")
         if request.check.run:
-            checked = _compared(weights, path, limits)
+            checked = _compared(weights, writer, path, limits)
             seconds["check"] = round(time.monotonic() - written, 3)
     facts: dict[str, object] = {"variables": len(weights.arrays), **weights.about}
     return Made((), weights.warnings, seconds=seconds, facts=facts), checked
 
 
-def _compared(weights: Weights, path: str, limits: Limits) -> CheckResult:
-    """Read the file back and compare every array with what its source says once more."""
+def _compared(weights: Weights, writer: WeightFormat, path: str, limits: Limits) -> CheckResult:
+    """Read the file back; compare every array with its source, and what is said about them."""
     different: list[str] = []
     with closing(open_resolved(resolve(path, limits), limits)) as result:
         found = {variable.name: variable for variable in result.variables()}
@@ -135,9 +136,19 @@ def _compared(weights: Weights, path: str, limits: Limits) -> CheckResult:
                 different.append(f"{array.name} is not in it")
             elif variable.shape != array.shape:
                 different.append(f"{array.name} has another shape")
+            elif _stored_as(variable.dtype) != _stored_as(array.dtype):
+                different.append(f"{array.name} has another type")
             elif not same_bytes(array, result, variable, check=False):  # bytes tell more
                 different.append(f"{array.name} has other values")
+        if not writer.says(result, weights.about):
+            different.append("what it says about its arrays is other than was written")
     if different:
         more = f" and {len(different) - _NAMED} more" if len(different) > _NAMED else ""
         return CheckResult("failed", "bytes", why=", ".join(different[:_NAMED]) + more)
     return CheckResult("passed", "bytes")
+
+
+def _stored_as(dtype: str) -> str:
+    """What a format stores a dtype as: of quantised integers, which none has, the plain ones."""
+    known = BY_NAME.get(dtype)
+    return known.numpy if known else dtype

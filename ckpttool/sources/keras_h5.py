@@ -112,6 +112,14 @@ class Hdf5Source(ListedSource):
         self._find_step()
         return hdf5
 
+    def attribute(self, name: str) -> str | None:
+        """A text that the file says of itself; None where it does not.
+
+        Raises:
+            LimitError: id ``limit-keras-config``. CorruptError: id ``hdf5-unreadable``.
+        """
+        return self._opened().attribute("", name)
+
     @staticmethod
     def _spelled(hdf5: Hdf5, named: Mapping[str, Label]) -> dict[str, Label]:
         """The labels of datasets whose names could not be their paths: see hdf5_writer.py."""

@@ -103,6 +103,12 @@ def test_a_library_that_is_not_installed(tmp_path: Path) -> None:
         ("crash", "SIGSEGV"),
         ("killed", "no memory left"),
         ("exit", "exit code 7"),
+        pytest.param(
+            "nameless",
+            "died of signal",
+            marks=pytest.mark.skipif(not hasattr(signal, "SIGRTMIN"), reason="no such signals"),
+        ),
+        ("long", "more than 64 MiB"),
     ],
 )
 def test_a_child_that_dies(do: str, said: str, tmp_path: Path) -> None:
@@ -111,6 +117,14 @@ def test_a_child_that_dies(do: str, said: str, tmp_path: Path) -> None:
     assert (caught.value.exit_code, caught.value.id) == (51, "converter-died")
     assert said in caught.value.why
     assert "on descriptor 2" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize("answer", ['{"value": {"a"', "[1]", "{}", '{"other": 1}', "\xff"])
+def test_an_answer_that_is_none_of_ours(answer: str, tmp_path: Path) -> None:
+    """A model's code that writes to the file of the answer."""
+    with pytest.raises(ConversionError) as caught:
+        run(tmp_path, "forges", answer=answer)
+    assert (caught.value.exit_code, caught.value.id) == (51, "converter-died")
 
 
 def test_a_child_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> None:

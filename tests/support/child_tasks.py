@@ -37,6 +37,14 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
             os.kill(os.getpid(), signal.SIGSEGV)
         case "killed":
             os.kill(os.getpid(), signal.SIGKILL)
+        case "nameless":
+            os.kill(os.getpid(), signal.SIGRTMIN + 3)
+        case "long":
+            return {"echo": "x" * (64 * 2**20)}
+        case "forges":
+            with open(sys.argv[2], "w") as file:
+                file.write(job["answer"])
+            os._exit(0)
         case "exit":
             os._exit(7)
         case "sys.exit":

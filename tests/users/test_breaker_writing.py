@@ -1,0 +1,77 @@
+"""Files that are written while something goes wrong: what a breaker found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ckpttool
+from ckpttool.conversion import weights_h5, weights_npz, weights_safetensors
+from ckpttool.conversion.request import Request, Settings
+from ckpttool.errors import CkpttoolError, ResultDiffersError
+from ckpttool.ops.convert import convert
+from ckpttool.storage import NewFile
+
+WRITERS = {"safetensors": weights_safetensors, "npz": weights_npz, "h5": weights_h5}
+
+
+def _checkpoint(folder: Path) -> str:
+    prefix = folder / "m"
+    pieces = ckpttool.Pieces("bfloat16", (2,), [b"abcd"])
+    ckpttool.write_checkpoint(prefix, {"a": pieces, "b": np.arange(3, dtype="i4")}, step=7)
+    return str(prefix)
+
+
+# What a file of weights says about its arrays is checked, too -------------------------
+
+
+@pytest.mark.parametrize(
+    ("ending", "wrong"),
+    [
+        ("safetensors", {"step": "5"}),
+        ("safetensors", {"raw_dtypes": '{"a": "float16"}'}),
+        ("safetensors", {"more": "x"}),
+        ("npz", {"raw_dtypes": '{"a": "float16"}'}),
+        ("h5", {"step": "5"}),
+        ("h5", {"raw_dtypes": '{"a": "float16"}'}),
+    ],
+)
+def test_what_is_said_about_arrays_is_compared(
+    ending: str, wrong: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = WRITERS[ending].write
+
+    def write(arrays: Any, file: NewFile, about: Any) -> None:
+        real(arrays, file, {**about, **wrong})
+
+    to = tmp_path / f"m.{ending}"
+    settings = Settings(dtypes="error" if ending == "safetensors" else "raw")
+    request = Request(_checkpoint(tmp_path), str(to), "", settings=settings)
+    monkeypatch.setattr(WRITERS[ending], "write", write)
+    with pytest.raises(ResultDiffersError) as caught:
+        convert(request)
+    assert "what it says about its arrays" in caught.value.why
+    assert not to.exists()
+    monkeypatch.undo()
+    assert convert(request).check.state == "passed"
+
+
+def test_a_type_of_as_many_bytes_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bits are the same, and what they mean is not."""
+    real = weights_safetensors.write
+
+    def write(arrays: Any, file: NewFile, about: Any) -> None:
+        changed = {"int32": "float32", "bfloat16": "float16"}
+        real([one._replace(dtype=changed.get(one.dtype, one.dtype)) for one in arrays], file, about)
+
+    monkeypatch.setattr(weights_safetensors, "write", write)
+    with pytest.raises(CkpttoolError) as caught:
+        convert(Request(_checkpoint(tmp_path), str(tmp_path / "m.safetensors"), ""))
+    assert caught.value.exit_code == 52
+    assert "b has another type" in caught.value.why
+    assert not (tmp_path / "m.safetensors").exists()
