@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["decode", "encode", "plain"]
+__all__ = ["decode", "encode", "plain", "require"]
 
 _T = TypeVar("_T")
 
@@ -24,6 +24,39 @@ def encode(value: object) -> str:
 def decode(kind: type[_T], text: str | bytes) -> _T:
     """The dataclass of that kind that ``encode`` made the text of."""
     return _build(kind, json.loads(text))  # type: ignore[no-any-return]
+
+
+def require(value: object, kind: Any) -> None:  # noqa: ANN401 - what a type hint says is any form
+    """Check that what was decoded, of a file that anybody may have written, is of its kind.
+
+    Raises:
+        ValueError: it is not.
+    """
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in {UnionType, Union}:
+        if value is not None or NoneType not in parts:
+            (inner,) = [one for one in parts if one is not NoneType]
+            require(value, inner)
+        return
+    if origin is Literal:
+        fits = isinstance(value, str) and value in parts
+    elif kind in {int, float}:
+        fits = isinstance(value, int if kind is int else int | float)
+        fits = fits and not isinstance(value, bool)
+    else:
+        fits = kind is object or isinstance(value, origin or kind)
+    if not fits:
+        raise ValueError(f"{str(value)[:40]!r} is no {getattr(kind, '__name__', kind)}")
+    if is_dataclass(kind):
+        for name, hint in get_type_hints(kind).items():
+            require(getattr(value, name), hint)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            require(key, parts[0])
+            require(item, parts[1])
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            require(item, parts[0])
 
 
 def plain(value: object) -> object:

@@ -13,13 +13,14 @@ import stat
 from dataclasses import dataclass
 from typing import Literal
 
-from ckpttool.conversion.wire import decode, plain
+from ckpttool.conversion.wire import decode, plain, require
 from ckpttool.errors import CorruptError, NotFoundError, UnsafeError
 from ckpttool.ps.process import start_of
 from ckpttool.storage.local import open_directory
+from ckpttool.storage.lock import is_locked
 from ckpttool.storage.system import raise_os_error
 
-__all__ = ["STATE_NAME", "RunDirectory", "RunState", "Standing", "TaskState", "standing"]
+__all__ = ["STATE_NAME", "RunDirectory", "RunState", "Standing", "TaskState"]
 
 STATE_NAME = "run.json"
 _TOKEN_NAME = "token"  # noqa: S105 - a file's name
@@ -78,13 +79,6 @@ class RunState:
     error: dict[str, object] | None = None
 
 
-def standing(state: RunState) -> Standing:
-    """Whether the supervisor that wrote it lives; ``elsewhere``: another host's."""
-    if state.node != os.uname().nodename:
-        return "elsewhere"
-    return "running" if start_of(state.pid) == state.start else "ended"
-
-
 class RunDirectory:
     """A run directory by its absolute path."""
 
@@ -119,18 +113,41 @@ class RunDirectory:
         """
         try:
             os.makedirs(self.path, 0o700, exist_ok=True)
-            found = os.stat(self.path)
-            if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                raise UnsafeError(
-                    f"{self.path} is no place for a cluster",
-                    why="others may write in it, and its files say what is run",
-                    hint=f"chmod go-w {self.path}, or give another --run-dir",
-                    id="run-dir-shared",
-                )
+            self.require_own()
             for name in ("logs", "snapshots", "exports"):
                 os.makedirs(os.path.join(self.path, name), 0o700, exist_ok=True)
         except OSError as error:
             raise_os_error(error, f"cannot make the run directory {self.path}")
+
+    def require_own(self) -> None:
+        """Check that nobody else can have written what it says.
+
+        Raises:
+            UnsafeError: id ``run-dir-shared``: others may write in it.
+        """
+        found = os.stat(self.path)
+        if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise UnsafeError(
+                f"{self.path} is no place for a cluster",
+                why="others may write in it, and its files say what is run",
+                hint=f"chmod go-w {self.path}, or give another --run-dir",
+                id="run-dir-shared",
+            )
+
+    def standing(self, state: RunState) -> Standing:
+        """Whether the supervisor that wrote ``state`` lives; ``elsewhere``: another host's.
+
+        It holds the directory's lock: what a copy of its ``run.json`` names is not this one's.
+        """
+        if state.node != os.uname().nodename:
+            return "elsewhere"
+        if start_of(state.pid) != state.start:
+            return "ended"
+        directory = open_directory(self.path)
+        try:
+            return "running" if is_locked(directory) else "ended"
+        finally:
+            directory.close()
 
     def make_token(self) -> str:
         """The path of the token's file, which is made where there is none."""
@@ -180,7 +197,9 @@ class RunDirectory:
         try:
             if file.stat.size > _STATE_BYTES:
                 raise ValueError(f"it has {file.stat.size} bytes")
-            return decode(RunState, file.pread(0, file.stat.size))
+            state = decode(RunState, file.pread(0, file.stat.size))
+            require(state, RunState)
+            return state
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise CorruptError(
                 f"{path} is not what serve-ps writes",

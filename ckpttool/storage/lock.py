@@ -17,10 +17,26 @@ from ckpttool.errors import ChangedError
 from ckpttool.storage.local import LocalDirectory
 from ckpttool.storage.system import raise_os_error
 
-__all__ = ["LOCK_NAME", "DirectoryLock"]
+__all__ = ["LOCK_NAME", "DirectoryLock", "is_locked"]
 
 LOCK_NAME = ".ckpttool-lock"
 _NOTE_BYTES = 200
+
+
+def is_locked(directory: LocalDirectory) -> bool:
+    """Whether a living process holds the lock of a directory."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        descriptor = os.open(LOCK_NAME, flags, dir_fd=directory.descriptor)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in {errno.EAGAIN, errno.EACCES}
+    finally:
+        os.close(descriptor)
+    return False
 
 
 class DirectoryLock:

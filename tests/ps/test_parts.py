@@ -34,10 +34,10 @@ from ckpttool.ps.live_client import LiveClient
 from ckpttool.ps.ports import free_ports, is_ours, require_free
 from ckpttool.ps.process import start_of
 from ckpttool.ps.restarts import PATIENT, Restarts
-from ckpttool.ps.run_dir import RunDirectory, RunState, TaskState, standing
+from ckpttool.ps.run_dir import RunDirectory, RunState, TaskState
 from ckpttool.ps.tied import end_tied, spawn_tied
 from ckpttool.ps.timers import Timers
-from tests.support.clusters import until
+from tests.support.clusters import locked, until
 from tests.support.command import ROOT
 
 JSON = st.recursive(
@@ -357,10 +357,13 @@ def test_a_state_comes_back(tmp_path) -> None:
     assert stat.S_IMODE(os.stat(run.path).st_mode) == 0o700
 
 
-def test_who_is_who() -> None:
-    assert standing(STATE) == "running"
-    assert standing(replace(STATE, start="another")) == "ended"
-    assert standing(replace(STATE, node="another")) == "elsewhere"
+def test_who_is_who(tmp_path) -> None:
+    run = RunDirectory(str(tmp_path))
+    assert run.standing(STATE) == "ended"  # a copy: nobody holds this directory
+    with locked(tmp_path):
+        assert run.standing(STATE) == "running"
+        assert run.standing(replace(STATE, start="another")) == "ended"
+        assert run.standing(replace(STATE, node="another")) == "elsewhere"
 
 
 def test_no_state(tmp_path) -> None:

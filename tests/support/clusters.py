@@ -19,9 +19,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ckpttool.storage.local import open_directory
+from ckpttool.storage.lock import DirectoryLock
 from tests.support.command import ROOT, clean_environment
 
-__all__ = ["GATEWAY", "Cluster", "cluster", "marked", "port_is_open", "until"]
+__all__ = ["GATEWAY", "Cluster", "cluster", "locked", "marked", "port_is_open", "until"]
 
 #: Where run.json says where the gateway listens.
 GATEWAY = ("gateway", "gateway_grpc")
@@ -37,6 +39,17 @@ def until(what: Callable[[], Any], why: str = "", seconds: float = PATIENCE) -> 
         assert time.monotonic() < deadline, why or "it does not happen"
         time.sleep(0.02)
     return found
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """A directory locked as a supervisor locks its own."""
+    directory = open_directory(str(path))
+    try:
+        with DirectoryLock(directory):
+            yield
+    finally:
+        directory.close()
 
 
 def port_is_open(port: int) -> bool:

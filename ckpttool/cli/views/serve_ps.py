@@ -114,20 +114,16 @@ class StatusView(View):
                 for task in state.tasks
             ]
         )
-        yield from tab_lines(
-            [
-                ("step", _text(live.get("step"))),
-                ("gateway", _text(state.gateway)),
-                ("grpc", _text(state.gateway_grpc)),
-            ]
-        )
+        rest = {"step": live.get("step"), "gateway": state.gateway, "grpc": state.gateway_grpc}
+        yield from tab_lines([(name, str(it)) for name, it in rest.items() if it is not None])
 
     def human(self, screen: Screen) -> Iterator[object]:
         result, state = self._result, self._result.state
         color = {"ready": "green", "failed": "red"}.get(state.state, "yellow")
         yield f"{screen.style(state.state, f'bold {color}')}  {escape(result.directory)}\n"
         if state.error:
-            yield from screen.text(escape(f"{state.error['message']}: {state.error['why']}"))
+            said = (str(state.error.get(part, "")) for part in ("message", "why"))
+            yield from screen.text(escape(": ".join(said)))
         if state.tasks:
             yield "\n"
             yield from screen.table(
@@ -159,9 +155,9 @@ class StatusView(View):
 def _live(live: Mapping[str, Any]) -> Iterator[str]:
     """What the process with the parameters says of itself."""
     rate = f", {live['rate']:.1f} a second" if isinstance(live.get("rate"), int | float) else ""
-    yield f"  step      {_text(live.get('step'))}{rate}\n"
+    yield f"  step      {escape(_text(live.get('step')))}{rate}\n"
     for name, value in (live.get("losses") or {}).items():
-        yield f"  {escape(str(name)):<9} {_text(value)}\n"
+        yield f"  {escape(str(name)):<9} {escape(_text(value))}\n"
     if isinstance(live.get("bytes"), int):
         yield f"  live      {count(live.get('variables', 0), 'variable')}, "
         yield f"{bytes_text(live['bytes'])}\n"

@@ -10,7 +10,8 @@ from typing import Any
 
 from ckpttool.errors import CkpttoolError, RefusedError, StorageError
 from ckpttool.ps.live_client import LiveClient
-from ckpttool.ps.run_dir import RunDirectory, RunState, Standing, standing
+from ckpttool.ps.process import start_of
+from ckpttool.ps.run_dir import RunDirectory, RunState, Standing
 
 __all__ = ["DownResult", "StatusResult", "down", "status"]
 
@@ -64,7 +65,7 @@ def status(directory: str) -> StatusResult:
     """
     run = RunDirectory(directory)
     state = run.read()
-    stands = standing(state)
+    stands = run.standing(state)
     warnings: list[str] = []
     if stands == "ended" and state.state not in {"stopped", "failed"}:
         warnings.append(
@@ -84,11 +85,11 @@ def down(directory: str) -> DownResult:
     Raises:
         NotFoundError: id ``no-cluster``. CorruptError: id ``run-state``.
         RefusedError: id ``cluster-elsewhere``: it runs on another host.
-        PermissionDeniedError: it is another user's.
+        UnsafeError: id ``run-dir-shared``: others may have written what is to be ended.
     """
     run = RunDirectory(directory)
     state = run.read()
-    stands = standing(state)
+    stands = run.standing(state)
     if stands == "elsewhere" and state.state not in {"stopped", "failed"}:
         raise RefusedError(
             f"the cluster of {directory} runs on {state.node}",
@@ -98,10 +99,11 @@ def down(directory: str) -> DownResult:
         )
     if stands != "running":
         return DownResult(run.path, was_running=False, pid=None, killed=False, seconds=0.0)
+    run.require_own()  # or it may name any process of ours
     started = time.monotonic()
     killed = False
     _signal(state.pid, signal.SIGTERM)
-    while standing(state) == "running":
+    while start_of(state.pid) == state.start:
         waited = time.monotonic() - started
         if waited > _END_SECONDS and not killed:
             killed = True
