@@ -18,6 +18,7 @@ class Event:
     Attributes:
         task: whom it concerns: ``ps-0``.
         state: with the kind ``ready``: what ``run.json`` says.
+        warns: whether a person should do something about it.
         time: seconds since the epoch.
     """
 
@@ -25,6 +26,7 @@ class Event:
     text: str
     task: str | None = None
     state: RunState | None = None
+    warns: bool = False
     time: float = field(default_factory=time.time)
 
 

@@ -180,6 +180,9 @@ class Supervisor:
             task.failure = error_of(message["error"])
         elif event == "lost":
             self._say("training-lost", f"the training lost a server: {message['why']}", task)
+        elif event == "failing":
+            text = f"{message['what']}; more in {task.log}"
+            self._tell(Event("live-failing", text, str(task.name), warns=True))
         elif event == "unused":
             text = f"of no effect: {message['options']}; the training does not use ctx.link for it"
             self._say("option-unused", text, task)

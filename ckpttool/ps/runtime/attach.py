@@ -57,7 +57,9 @@ def run(job: dict[str, Any], channel: Channel) -> None:
         wanted = wanted_variables(setup.names, default_limits())
         source = AttachedSource(setup.target, wanted)
         run = RunDirectory(setup.run_dir)
-        with LiveHost(source, run, setup.snapshots, setup.exports, setup.keep_exports):
+        host = LiveHost(source, run, setup.snapshots, setup.exports, setup.keep_exports)
+        host.on_failure = lambda what: channel.send({"event": "failing", "what": what})
+        with host:
             channel.send({"event": "ready"})
             threading.Event().wait()
     except CkpttoolError as error:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -116,6 +117,10 @@ class TrainingHost:
         partition = partition or Partition("fixed", servers, shards=servers)
         parts = partition.parts(shape, tf.as_dtype(dtype).size)
         return Table(name, shape, parts, servers, initializer, dtype)
+
+    def tell_failure(self, tell: Callable[[str], None]) -> None:
+        """Have this called, once, with why a snapshot or an export failed."""
+        self._host.on_failure = tell
 
     def schedule(self, fn: Any, args: Any = None, kwargs: Any = None) -> Any:
         """As ``ClusterCoordinator.schedule``, which is the same: both go through the gate."""

@@ -35,7 +35,8 @@ _TEXT = 1000
 def run(job: dict[str, Any], channel: Channel) -> None:
     """Train. Tells ``ready``, then ``done``, ``lost`` or ``failed``; stays after ``done``.
 
-    Also ``unused``, once, where an option does nothing in this training.
+    Also ``unused``, once, where an option does nothing in this training, and ``failing``, once,
+    when a snapshot or an export fails.
 
     Args:
         job: ``setup`` (a ``TrainSetup``, encoded) and ``attempt`` (0; one more after each restart).
@@ -48,6 +49,7 @@ def run(job: dict[str, Any], channel: Channel) -> None:
         from ckpttool.ps.runtime.context import TrainContext
 
         with TrainContext(setup, attempt=job["attempt"]) as context:
+            context.tell_failure(lambda what: channel.send({"event": "failing", "what": what}))
             channel.send({"event": "ready"})
             with _watched(context, channel):
                 function(context)

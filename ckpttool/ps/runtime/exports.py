@@ -27,7 +27,7 @@ from ckpttool.ps.runtime.snapshot import Snapshot
 from ckpttool.ps.runtime.versions import VersionFolder
 from ckpttool.ps.tied import end_tied, spawn_tied
 
-__all__ = ["Export", "Exporter"]
+__all__ = ["Export", "Exporter", "said_of"]
 
 #: Exports that are remembered.
 _REMEMBERED = 50
@@ -88,12 +88,20 @@ class Exporter:
         run: the run directory.
         snapshot: makes the snapshot that an export is of.
         keep: the newest so many versions of each name stay; 0: all.
+        failed: called with what went wrong in an export.
     """
 
-    def __init__(self, run: RunDirectory, snapshot: Callable[[], Snapshot], keep: int) -> None:
+    def __init__(
+        self,
+        run: RunDirectory,
+        snapshot: Callable[[], Snapshot],
+        keep: int,
+        failed: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._run = run
         self._snapshot = snapshot
         self._keep = keep
+        self._failed = failed
         #: Of those that were made.
         self.durations = Durations()
         self._one_at_a_time = threading.Lock()
@@ -178,11 +186,10 @@ class Exporter:
                 self._remember(export)
                 refreshed = self._convert(export, snapshot, options)
                 export = replace(export, state="done", refreshed=refreshed)
-            except (CkpttoolError, OSError) as error:
-                export = replace(export, state="failed", why=_why(error))
             except Exception as error:  # noqa: BLE001 - nobody waits where it could be raised
-                traceback.print_exc()
-                export = replace(export, state="failed", why=f"{type(error).__name__}: {error}")
+                if not isinstance(error, CkpttoolError | OSError):
+                    traceback.print_exc()
+                export = replace(export, state="failed", why=said_of(error))
             finally:
                 self._in_use = None
             removed = self._tidy(folder, made=export.state == "done")
@@ -190,6 +197,8 @@ class Exporter:
             if export.state == "done":
                 self.durations.add(export.seconds)
             self._remember(export, removed)
+            if export.state == "failed":
+                self._failed(f"the export {export.name} failed: {export.why}")
             return export
 
     def _convert(self, export: Export, snapshot: Snapshot, options: Sequence[str]) -> bool:
@@ -292,8 +301,11 @@ def _is_usable(name: str) -> bool:
     return 0 < size <= _NAME_BYTES and name[0] != "." and not {"/", "\0"} & {*name}
 
 
-def _why(error: CkpttoolError | OSError) -> str:
-    return f"{error.what}: {error.why}" if isinstance(error, CkpttoolError) else str(error)
+def said_of(error: Exception) -> str:
+    """An error in a line of text."""
+    if isinstance(error, CkpttoolError):
+        return f"{error.what}: {error.why}"
+    return str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
 
 
 def _last_words(log: str, start: int) -> str:

@@ -10,18 +10,18 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from ckpttool.conversion.targets import TARGETS
-from ckpttool.errors import CkpttoolError, UnreachableError, UsageError
+from ckpttool.errors import CkpttoolError, RefusedError, UnreachableError, UsageError
 from ckpttool.formats.dtypes import BY_NAME
 from ckpttool.limits import default_limits
 from ckpttool.model import numel
 from ckpttool.ps.run_dir import RunDirectory
 from ckpttool.ps.runtime.durations import Durations
-from ckpttool.ps.runtime.exports import Export, Exporter
+from ckpttool.ps.runtime.exports import Export, Exporter, said_of
 from ckpttool.ps.runtime.live import LiveSource, Loaded, per_ps
 from ckpttool.ps.runtime.live_server import Handler, LiveServer
 from ckpttool.ps.runtime.pace import Pace
@@ -34,6 +34,8 @@ __all__ = ["LiveHost"]
 _TICK = 0.5
 #: Seconds over which the rate is taken.
 _RATE_OVER = 5.0
+#: Characters of what is told of a failure.
+_TOLD = 500
 _ITEM_BYTES = {dtype.name: dtype.size for dtype in BY_NAME.values()}
 
 
@@ -60,7 +62,7 @@ class LiveHost:
         self._timing = snapshots
         self._regular = [_Regular(export) for export in exports]
         self._store = SnapshotStore(run.snapshots, snapshots.keep)
-        self._exporter = Exporter(run, self.snapshot, keep_exports)
+        self._exporter = Exporter(run, self.snapshot, keep_exports, self._fails)
         self._one_at_a_time = threading.Lock()
         self._ended = threading.Event()
         #: Set when somebody waits for the end: a snapshot under way is not held then.
@@ -75,6 +77,8 @@ class LiveHost:
         self.stopping = threading.Event()
         #: Options of every export: where the graph is.
         self.export_options: tuple[str, ...] = ()
+        #: Called once, with what went wrong, when a snapshot or an export fails first.
+        self.on_failure: Callable[[str], None] | None = None
 
     @property
     def newest(self) -> Snapshot | None:
@@ -135,8 +139,10 @@ class LiveHost:
                 with self._source.freeze(consistent=consistent) as frozen:
                     pace = Pace(self._timing.drain_rate, lambda: self._source.busy, self._hurry)
                     made = self._store.take(frozen, started, pace, self._exporter.in_use)
-            except CkpttoolError:
+            except Exception as error:
                 self._synced["failed"] += 1
+                if not isinstance(error, RefusedError):  # or more was asked for than can be
+                    self._fails(f"a snapshot failed: {said_of(error)}")
                 raise
             self._synced["ok"] += 1
             self._durations.add(made.seconds)
@@ -218,6 +224,12 @@ class LiveHost:
     def _on_write(self, message: Mapping[str, Any]) -> dict[str, object]:
         done = self.write(_text(message, "source"), _texts(message, "names"))
         return {"variables": done.variables, "bytes": done.nbytes}
+
+    def _fails(self, what: str) -> None:
+        """Tell of the first failure; those that follow are in the log and in the figures."""
+        tell, self.on_failure = self.on_failure, None
+        if tell is not None and not self._ended.is_set():
+            tell(" ".join(what.split())[:_TOLD])
 
     def _rate(self) -> float | None:
         """Steps a second, over the last seconds; None before there are two looks."""

@@ -295,6 +295,8 @@ def keep(out: Output, plan: ClusterPlan, run_dir: str) -> int:
     def tell(event: Event) -> None:
         if out.mode == "ndjson":
             out.write(dumps(event_record(event)) + "\n")
+        elif event.warns:
+            out.warn(event.text)
         elif out.mode != "json":
             out.write("".join(event_lines(event, run_dir)))
         out.flush()
