@@ -134,9 +134,11 @@ def by_rule(
     if wrong:
         more = f" and {len(wrong) - 10} more" if len(wrong) > 10 else ""
         raise UsageError(
-            f"{len(wrong)} variables have no shard to go to",
+            "1 variable has no shard to go to"
+            if len(wrong) == 1
+            else f"{len(wrong)} variables have no shard to go to",
             why=", ".join(wrong[:10]) + more,
-            hint="add a rule for them, such as '*=0' as the last one",
+            hint="add a rule, such as '*=0' as the last one",
             id="placement-rule",
         )
     return placed

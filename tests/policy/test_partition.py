@@ -189,4 +189,6 @@ def test_a_rule_has_to_place_everything():
     with pytest.raises(UsageError, match="2 variables") as caught:
         by_rule(pieces, 2, lambda piece: rules.get(piece.name))
     assert caught.value.why == "b (shard 7 of 2), c (no rule)"
+    with pytest.raises(UsageError, match=r"^1 variable has no shard"):
+        by_rule(pieces[:2], 2, lambda piece: rules.get(piece.name))
     assert [one.shard for one in by_rule(pieces[:1], 2, lambda _: (1, "said so"))] == [1]
