@@ -16,7 +16,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from benchmarks.convert_table import in_this_process
+from ckpttool.cli.screen import Screen
 from ckpttool.cli.views.convert import ConvertView
+from ckpttool.conversion.check import CheckResult
 from ckpttool.conversion.request import CheckSettings
 from ckpttool.errors import (
     CkpttoolError,
@@ -303,6 +305,25 @@ def test_anyone_s_wrong_result_is_found_out(
     assert any(said in one for one in view.warnings)
     assert not result.applied
     assert sorted(path.stat().st_mtime_ns for path in exports.rglob("*")) == before
+
+
+def test_the_table_has_the_share_of_equal_elements_of_exact_outputs_only() -> None:
+    """Floats of a right result differ in their last bits, and a share of 0.2 would alarm."""
+    figures = {"nrmse": 1e-7, "cosine": 1.0, "max_rel": 2e-7, "argmax": None, "equal": 0.2}
+    metrics = {"serve": {"score": {"dtype": "float32", **figures}}}
+
+    def shown() -> str:
+        check = CheckResult("passed", "run", metrics=metrics)
+        result = ConvertResult("a", "b", "onnx", "", (), (), check, None, True, (), (), {})
+        return "".join(map(str, ConvertView(result).human(Screen(100, color=False, unicode=True))))
+
+    assert "NRMSE" in shown()
+    assert "equal" not in shown()
+    assert "same argmax" not in shown()
+    metrics["serve"]["kind"] = {"dtype": "int64", **figures, "equal": 0.875}
+    assert "equal" in shown()
+    assert "0.875" in shown()
+    assert "0.2" not in shown()
 
 
 def test_anyone_s_right_result_agrees_whatever_its_names(models: Path, exports: Path) -> None:
