@@ -200,15 +200,15 @@ def _words(refill: Refill, want: Contents, folder: str) -> list[str]:
     said = []
     kept = [want.items[key].name for key in refill.kept]
     if kept:
-        said.append(
-            f"{len(kept)} variables that are not served have no value there, and stay as they "
-            f"are in {folder}: {_some(kept)}"
-        )
+        what, stay = "1 variable that is not served has", "stays as it is"
+        if len(kept) > 1:
+            what, stay = f"{len(kept)} variables that are not served have", "stay as they are"
+        said.append(f"{what} no value there, and {stay} in {folder}: {_some(kept)}")
     if refill.unused:
-        said.append(
-            f"{len(refill.unused)} variables of the model are not in {folder}: "
-            f"{_some(refill.unused)}"
-        )
+        what = "1 variable of the model is"
+        if len(refill.unused) > 1:
+            what = f"{len(refill.unused)} variables of the model are"
+        said.append(f"{what} not in {folder}: {_some(refill.unused)}")
     return said
 
 

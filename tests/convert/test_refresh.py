@@ -253,6 +253,21 @@ def test_what_is_not_served_may_be_missing(made: Path, tmp_path: Path) -> None:
     assert any("not served" in one and "adam/" in one for one in result.warnings)
 
 
+def test_one_variable_too_many_is_said_and_a_report_is_written_where_it_is_asked_for(
+    made: Path, tmp_path: Path
+) -> None:
+    values = {"dense__kernel": np.ones((4, 2), "f4"), "more": np.ones(3, "f4")}
+    source = write_variables(tmp_path, **values)
+    report = tmp_path / "why.json"
+    check = CheckSettings(report=str(report))
+    result = refreshed(source, made / "tf1" / "export", tmp_path / "new", check=check)
+    assert any(one.startswith("1 variable of the model is not in ") for one in result.warnings)
+    assert result.report == str(report)
+    said = json.loads(report.read_text())
+    assert [one["path"] for one in said["result"]["files"]] == [one.path for one in result.outputs]
+    assert {one["path"] for one in said["source"]["files"]} >= {f"{source}.index"}
+
+
 def test_tensorflow_is_not_imported(made: Path, tmp_path: Path, run_cli: RunCli) -> None:
     args = ["convert", str(made / "keras" / "run"), str(tmp_path / "new"), "--to", "savedmodel"]
     result = run_cli(

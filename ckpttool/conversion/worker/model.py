@@ -53,7 +53,10 @@ def open_model(job: Job) -> TracedProgram:
         )
     # The state of a random generator is no weight, and most checkpoints lack it.
     idle = [name for one in left if not (name := name_of(one)).endswith(RANDOM)]
-    said = f"{len(idle)} variables that nothing uses have no value there: {', '.join(idle[:3])}"
+    said = "1 variable that nothing uses has no value there"
+    if len(idle) > 1:
+        said = f"{len(idle)} variables that nothing uses have no value there"
+    said += f": {', '.join(idle[:3])}"
     return TracedProgram(functions, model, (*warnings, said) if idle else warnings)
 
 
