@@ -292,7 +292,7 @@ def test_a_plan(fixtures_dir: Path, tmp_path: Path) -> None:
 def test_a_report_where_it_is_asked_for(
     fixtures_dir: Path, tmp_path: Path, run_cli: RunCli
 ) -> None:
-    for target, to in (("safetensors", "m.safetensors"), ("checkpoint", "out")):
+    for target, to in (("safetensors", "m.st"), ("npz", "m.npz"), ("checkpoint", "out")):
         args = ["convert", str(fixtures_dir / MLP), to, "--to", target, "--report", "r.json"]
         result = run_cli([*args, "--json"], cwd=tmp_path)
         assert result.returncode == 0, result.stderr

@@ -141,7 +141,7 @@ def _list(ctx: click.Context, param: click.Parameter, value: bool) -> None:
 @click.option(
     "--report",
     metavar="FILE",
-    help="Where the report of the check goes.  [default: beside the result]",
+    help="Where the report goes.  [default: beside a new graph; of values none]",
 )
 @click.option("--seed", type=int, default=0, help="Of the check's inputs.")
 @options.child
