@@ -97,23 +97,24 @@ def test_a_library_that_is_not_installed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("do", "said"),
+    ("do", "more", "said"),
     [
-        ("abort", "SIGABRT"),
-        ("crash", "SIGSEGV"),
-        ("killed", "no memory left"),
-        ("exit", "exit code 7"),
+        ("abort", {}, "SIGABRT"),
+        ("signal", {"number": str(int(signal.SIGSEGV))}, "SIGSEGV"),
+        ("signal", {"number": str(int(signal.SIGKILL))}, "no memory left"),
         pytest.param(
-            "nameless",
-            "died of signal",
-            marks=pytest.mark.skipif(not hasattr(signal, "SIGRTMIN"), reason="no such signals"),
+            "signal",
+            {"number": "40"},
+            "died of signal 40",
+            marks=pytest.mark.skipif(sys.platform != "linux", reason="no real-time signals"),
         ),
-        ("long", "more than 64 MiB"),
+        ("exit", {}, "exit code 7"),
+        ("long", {}, "more than 64 MiB"),
     ],
 )
-def test_a_child_that_dies(do: str, said: str, tmp_path: Path) -> None:
+def test_a_child_that_dies(do: str, more: dict[str, str], said: str, tmp_path: Path) -> None:
     with pytest.raises(ConversionError) as caught:
-        run(tmp_path, do)
+        run(tmp_path, do, PLENTY, **more)
     assert (caught.value.exit_code, caught.value.id) == (51, "converter-died")
     assert said in caught.value.why
     assert "on descriptor 2" in (tmp_path / "log").read_text()

@@ -25,6 +25,11 @@ def nothing():
 def broken():
     return 1 / 0
 
+def wanders():
+    import os
+    os.chdir("/")
+    return "model"
+
 NUMBER = 3
 """
 
@@ -93,3 +98,12 @@ def test_what_it_raises_is_said_with_its_line() -> None:
 def test_a_function_that_is_no_model_s() -> None:
     """As ``--calibration`` uses it."""
     assert load_function("code_of_a_test.py:nothing")() is None
+
+
+def test_where_it_goes_paths_stay_what_they_were(tmp_path: Path) -> None:
+    """Those that a person gave are relative to the working directory."""
+    (tmp_path / "goes_of_a_test.py").write_text("import os\nos.chdir('/')\ndef f(): return 1\n")
+    assert build_model("code_of_a_test.py:wanders", ()) == "model"
+    assert Path.cwd() == tmp_path
+    assert build_model("goes_of_a_test.py:f", ()) == 1
+    assert Path.cwd() == tmp_path

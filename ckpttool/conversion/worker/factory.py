@@ -13,14 +13,15 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 from ckpttool.conversion.specs import NamedValue
 from ckpttool.errors import ConversionError, UsageError
 
-__all__ = ["build_model", "function_failed", "load_function"]
+__all__ = ["build_model", "function_failed", "load_function", "same_directory"]
 
 #: Characters of an exception that an error repeats; the log has all of it.
 _SAID = 1000
@@ -48,7 +49,8 @@ def build_model(spec: str, arguments: Sequence[NamedValue]) -> Any:  # noqa: ANN
     except ValueError:
         pass  # a built-in that does not tell its arguments
     try:
-        model = function(**given)
+        with same_directory():
+            model = function(**given)
     except Exception as error:
         traceback.print_exc()
         raise function_failed(spec, error) from error
@@ -60,6 +62,17 @@ def build_model(spec: str, arguments: Sequence[NamedValue]) -> Any:  # noqa: ANN
             id="model-function",
         )
     return model
+
+
+@contextmanager
+def same_directory() -> Iterator[None]:
+    """Go back to the working directory afterwards: paths that were given are relative to it."""
+    here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield
+    finally:
+        os.fchdir(here)
+        os.close(here)
 
 
 def load_function(spec: str, option: str = "--model") -> Callable[..., Any]:
@@ -76,7 +89,8 @@ def load_function(spec: str, option: str = "--model") -> Callable[..., Any]:
             id="model-function",
         )
     try:
-        module = _from_file(where, option) if where.endswith(".py") else _by_name(where, option)
+        with same_directory():
+            module = _from_file(where, option) if where.endswith(".py") else _by_name(where, option)
     except UsageError:
         raise
     except Exception as error:
