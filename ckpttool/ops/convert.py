@@ -170,9 +170,9 @@ def convert(
     _require_other(request)
     if target.form == "prefix":
         return _checkpoint(request, target, limits, replacing, dry_run=dry_run)
+    origin = _origin(request, target, limits)  # a wrong name is said before a name that is taken
     form: Literal["file", "directory"] = "directory" if target.form == "directory" else "file"
     require_free(request.destination, form, target.marks, overwrite=request.overwrite)
-    origin = _origin(request, target, limits)
     if dry_run:
         return _result(request, origin, not_run("this is a plan"))
     outdated = companions(request.destination, target, limits) if request.overwrite else set()

@@ -58,6 +58,8 @@ def test_an_export(models: Path, tmp_path: Path, run_cli: RunCli) -> None:
     again = run_cli([*args, "--json"], cwd=tmp_path)
     assert again.returncode == 31
     assert json.loads(again.stderr)["id"] == "exists"
+    wrong = run_cli([*args, "--output", "outptu", "--json"], cwd=tmp_path)
+    assert json.loads(wrong.stderr)["id"] == "tensor-not-found", "before the name that is taken"
     asked = run_cli([*args, "--overwrite"], cwd=tmp_path)
     assert asked.returncode == 4
     assert "replace export?" in asked.stderr
