@@ -166,6 +166,8 @@ def test_exports_are_asked_for_without_words_for_convert(ask: Client, training: 
         ("/v1/values", "GET", None, 400, "gateway-request"),
         ("/v1/values?name=a&name=b", "GET", None, 400, "gateway-request"),
         ("/v1/values?name=a&rows=1", "GET", None, 400, "gateway-request"),
+        ("/v1/values?" + "&" * 50 + "&".join("abcdefghi"), "GET", None, 400, "gateway-request"),
+        ("/v1/status/", "GET", None, 404, "gateway-path"),
         ("/v1/values?name=nothing", "GET", None, 404, "variable-not-found"),
         ("/v1/values?name=%FF%00..%2F", "GET", None, 404, "variable-not-found"),
         (f"/v1/values?name={TABLE}&index=x", "GET", None, 400, "bad-index"),
@@ -274,6 +276,41 @@ def test_a_head_that_does_not_come_is_not_waited_for(ask: Client) -> None:
         slow.sendall(b"GET /v1/status HTTP/1.1\r\nHost: x\r\nX: ")
         assert slow.recv(100) == b"", "the gateway closes it"
     assert ask("/healthz").status == 200
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(ask: Client) -> None:
+    """Also where a byte comes now and then, and nobody has shown the token."""
+    host, _, port = ask.address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=120) as slow:
+        slow.sendall(b"POST /v1/exports HTTP/1.1\r\nHost: x\r\nContent-Length: 16000\r\n\r\n{")
+        assert slow.recv(1000).startswith(b"HTTP/1.1 401 ")
+        slow.settimeout(1)
+        for _ in range(120):
+            try:
+                if not slow.recv(1000):
+                    break
+            except TimeoutError:
+                slow.sendall(b" ")
+            except ConnectionResetError:
+                break
+        else:
+            pytest.fail("the gateway keeps it")
+
+
+def test_a_connection_is_used_again_after_a_refused_body(ask: Client) -> None:
+    connection = http.client.HTTPConnection(ask.address, timeout=120)
+    body = b" " * 20_000  # longer than is read
+    right = {"Authorization": f"Bearer {TOKEN}"}
+    try:
+        for sent, status in (({}, 401), (right, 413), (right, 413)):
+            connection.request("POST", "/v1/snapshots", body, sent)
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == status
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().read() == b"ok\n"
+    finally:
+        connection.close()
 
 
 def test_long_heads_and_no_http_are_refused(ask: Client) -> None:

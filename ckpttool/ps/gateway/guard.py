@@ -45,9 +45,13 @@ ANSWER_SECONDS = 3600.0
 
 
 class PatientProtocol(H11Protocol):
-    """uvicorn's, which would wait for ever for the head of a request (slowloris)."""
+    """uvicorn's, which would wait for ever for the head of a request (slowloris).
+
+    And for the rest of a body whose request has been answered, as one without the token is.
+    """
 
     _deadline: asyncio.TimerHandle | None = None
+    _rest_deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -59,9 +63,18 @@ class PatientProtocol(H11Protocol):
             self._forget_deadline()
         elif self._deadline is None:
             self._expect_head()
+        if self.conn.their_state is not h11.SEND_BODY:
+            self._forget_rest()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY:
+            # At once would take the answer from a client that is still sending.
+            self._rest_deadline = self.loop.call_later(HEAD_SECONDS, self.transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_deadline()
+        self._forget_rest()
         super().connection_lost(exc)
 
     def _expect_head(self) -> None:
@@ -71,6 +84,11 @@ class PatientProtocol(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _forget_rest(self) -> None:
+        if self._rest_deadline is not None:
+            self._rest_deadline.cancel()
+            self._rest_deadline = None
 
     def _give_up(self) -> None:
         self._deadline = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
@@ -21,6 +22,7 @@ from starlette.routing import Route
 from ckpttool.errors import (
     ChangedError,
     CkpttoolError,
+    InternalError,
     LimitError,
     NotFoundError,
     PermissionDeniedError,
@@ -57,6 +59,8 @@ _STATUS: tuple[tuple[type[CkpttoolError], int], ...] = (
 )
 
 Handler = Callable[[Request], Awaitable[Response]]
+
+_log = logging.getLogger(__name__)
 
 
 class _Rest:
@@ -164,6 +168,10 @@ def application(service: Service, metrics: Metrics) -> Starlette:
                 response = _failed(error)
             except ClientDisconnect:
                 response = Response(status_code=499)
+            except Exception as error:  # noqa: BLE001 - it is answered, counted and in the log
+                _log.exception("a request failed")
+                bug = f"a bug in ckpttool: {type(error).__name__}"
+                response = _failed(InternalError(bug, hint="see gateway.log"))
             metrics.answered(path, response.status_code)
             return response
 
@@ -182,7 +190,9 @@ def application(service: Service, metrics: Metrics) -> Starlette:
         counted("/v1/snapshots", rest.snapshot, "POST"),
         counted("/v1/exports", rest.export, "POST"),
     ]
-    return Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
+    made = Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
+    made.router.redirect_slashes = False  # to an address that the client has made up
+    return made
 
 
 def _json(value: object, status: int = 200) -> Response:
@@ -257,7 +267,10 @@ def _listing(held: Held, source: Source) -> bytes:
 def _query(request: Request, *names: str) -> dict[str, str]:
     """The parameters of a query, each known and given once; names may be any bytes."""
     text = request.scope["query_string"].decode("latin-1")
-    pairs = parse_qsl(text, keep_blank_values=True, errors="surrogateescape", max_num_fields=8)
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, errors="surrogateescape", max_num_fields=8)
+    except ValueError:  # there are more
+        pairs = [("", "")]
     asked = dict(pairs)
     if len(asked) != len(pairs) or not asked.keys() <= set(names):
         raise _wrong("the query makes no sense", f"each of {', '.join(names)} may be given once")
