@@ -226,3 +226,16 @@ def test_a_supervisor_that_is_killed_while_an_export_is_made(tmp_path: Path) -> 
     assert len(found) > 1
     for version in found:
         assert values(version / "model.ckpt")["emb"].shape == (1001, 8)
+
+
+def test_the_first_failure_is_told_once(running) -> None:
+    """A new user's find: nothing but a log said that snapshots and exports fail."""
+    with client(running) as live:
+        for name in ("first", "second"):
+            assert live.ask("export", to="onnx", name=name, wait=True)["state"] == "failed"
+    until(lambda: "live-failing" in running.kinds())
+    (told,) = [event for event in running.events if event.get("kind") == "live-failing"]
+    assert "failed: " in told["text"]
+    assert "\n" not in told["text"]
+    assert told["text"].endswith("logs/chief-0.log")
+    assert told["task"] == "chief-0"

@@ -198,7 +198,8 @@ class Exporter:
                 self.durations.add(export.seconds)
             self._remember(export, removed)
             if export.state == "failed":
-                self._failed(f"the export {export.name} failed: {export.why}")
+                what = f"the export {export.name} failed: "
+                self._failed(what + export.why.removeprefix(what))
             return export
 
     def _convert(self, export: Export, snapshot: Snapshot, options: Sequence[str]) -> bool:

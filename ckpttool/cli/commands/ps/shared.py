@@ -13,6 +13,7 @@ from ckpttool.cli.parameters import DURATION, SIZE
 from ckpttool.cli.views.serve_ps import StatusView, event_lines, event_record
 from ckpttool.errors import UsageError
 from ckpttool.ops.serve_ps.request import Training
+from ckpttool.ps.events import Event
 from ckpttool.ps.plan import ClusterPlan
 from ckpttool.ps.setup import (
     DRAIN_RATE,
@@ -31,6 +32,7 @@ __all__ = [
     "lifetime",
     "live_options",
     "live_setup",
+    "tell",
     "training",
     "training_options",
 ]
@@ -286,26 +288,28 @@ def training(run_dir: str, given: dict[str, Any]) -> Training | None:
 
 def keep(out: Output, plan: ClusterPlan, run_dir: str) -> int:
     """Keep a cluster, say what happens, and at the end how it ended."""
-    from ckpttool.cli.jsontext import dumps
     from ckpttool.cli.signals import finishing
     from ckpttool.ops.serve_ps.status import StatusResult
     from ckpttool.ops.serve_ps.up import supervise
-    from ckpttool.ps.events import Event
-
-    def tell(event: Event) -> None:
-        if out.mode == "ndjson":
-            out.write(dumps(event_record(event)) + "\n")
-        elif event.warns:
-            out.warn(event.text)
-        elif out.mode != "json":
-            out.write("".join(event_lines(event, run_dir)))
-        out.flush()
 
     with finishing() as stop:
-        final = supervise(plan, run_dir, stop, tell)
+        final = supervise(plan, run_dir, stop, lambda event: tell(out, event, run_dir))
     if out.mode in {"json", "ndjson"}:
         return out.show(StatusView(StatusResult(os.path.abspath(run_dir), final, "ended"), True))
     return 0
+
+
+def tell(out: Output, event: Event, run_dir: str) -> None:
+    """Say at once what has happened; what a person should do something about, on stderr."""
+    from ckpttool.cli.jsontext import dumps
+
+    if out.mode == "ndjson":
+        out.write(dumps(event_record(event)) + "\n")
+    elif event.warns:
+        out.warn(event.text)
+    elif out.mode != "json":
+        out.write("".join(event_lines(event, run_dir)))
+    out.flush()
 
 
 def _export(text: str, seconds: float | None, steps: int | None) -> ExportSetup:
