@@ -150,12 +150,19 @@ class RunDirectory:
             directory.close()
 
     def make_token(self) -> str:
-        """The path of the token's file, which is made where there is none."""
+        """The path of the token's file, which is made where there is none, or an empty one.
+
+        The caller holds the directory's lock: an empty one was left by a supervisor that was
+        killed before it could write it.
+        """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
+            if os.path.lexists(self.token_file):
+                found = os.lstat(self.token_file)
+                if found.st_size or not stat.S_ISREG(found.st_mode):
+                    return self.token_file
+                os.unlink(self.token_file)
             descriptor = os.open(self.token_file, flags, 0o600)
-        except FileExistsError:
-            return self.token_file
         except OSError as error:
             raise_os_error(error, f"cannot write {self.token_file}")
         with os.fdopen(descriptor, "w", encoding="ascii") as file:

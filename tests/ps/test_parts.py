@@ -412,3 +412,6 @@ def test_a_token_is_made_once_and_is_private(tmp_path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert run.make_token() == str(path)
     assert path.read_text() == token
+    path.write_bytes(b"")  # as a supervisor leaves it that is killed in between
+    assert Path(run.make_token()).read_text() not in {"", token}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
