@@ -17,7 +17,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
-from ckpttool.conversion.wire import decode
+from ckpttool.conversion.wire import decode, require
 from ckpttool.errors import ChangedError, CkpttoolError
 from ckpttool.formats.bundle import SliceSpec
 from ckpttool.formats.bundle_writer import encode_header
@@ -86,8 +86,8 @@ class SnapshotStore:
         self._path = os.path.abspath(path)
         self._keep = keep
         self._recover()
-        self._snapshots = self._find()
         self._last = self._last_number()
+        self._snapshots = self._find()
 
     @property
     def all(self) -> Sequence[Snapshot]:
@@ -158,9 +158,7 @@ class SnapshotStore:
         with open_directory(self._path) as directory:
             for snapshot in [one for one in self._snapshots if not _is_there(directory, one)]:
                 self._snapshots.remove(snapshot)
-                record = directory.stat(f"{os.path.basename(snapshot.prefix)}.json")
-                if record is not None:
-                    directory.remove(record)
+                _remove_record(directory, snapshot)
 
     def _recover(self) -> None:
         """Clear away what a killed process was writing: it may be as large as a snapshot."""
@@ -171,13 +169,17 @@ class SnapshotStore:
             pass  # somebody works there; the next snapshot does it
 
     def _find(self) -> list[Snapshot]:
+        """What is there; records go whose snapshot one removed that was killed meanwhile."""
         with open_directory(self._path) as directory:
-            found = [
+            records = [
                 snapshot
                 for entry in directory.scan()
                 if (snapshot := _read_record(directory, self._path, entry.name)) is not None
-                and _is_there(directory, snapshot)
             ]
+            found = [one for one in records if _is_there(directory, one)]
+            for snapshot in records:
+                if snapshot not in found:
+                    _remove_record(directory, snapshot)
         return sorted(found, key=lambda snapshot: snapshot.number)
 
     def _last_number(self) -> int:
@@ -240,6 +242,12 @@ def _is_there(directory: Directory, snapshot: Snapshot) -> bool:
     return directory.stat(index_name(os.path.basename(snapshot.prefix))) is not None
 
 
+def _remove_record(directory: Directory, snapshot: Snapshot) -> None:
+    record = directory.stat(f"{os.path.basename(snapshot.prefix)}.json")
+    if record is not None:
+        directory.remove(record)
+
+
 def _read_record(directory: Directory, path: str, name: str) -> Snapshot | None:
     """What a record says; None of any other file, and of one that makes no sense."""
     stem, dot, ending = name.rpartition(".")
@@ -249,6 +257,7 @@ def _read_record(directory: Directory, path: str, name: str) -> Snapshot | None:
         with closing(directory.open(name)) as file:
             data = file.pread(0, min(file.stat.size, _RECORD_BYTES))
         snapshot = decode(Snapshot, data)
+        require(snapshot, Snapshot)
     except (CkpttoolError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     return replace(snapshot, prefix=os.path.join(path, stem))  # the directory may have been moved
