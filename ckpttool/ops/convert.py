@@ -38,8 +38,9 @@ from ckpttool.conversion.targets import (
     require_no_choice,
     require_settings,
 )
-from ckpttool.errors import NotFoundError, RefusedError, UsageError
+from ckpttool.errors import NotFoundError, UsageError
 from ckpttool.limits import Limits, default_limits
+from ckpttool.ops.convert_apart import require_apart
 from ckpttool.ops.convert_child import Work, kept_log, run_too
 from ckpttool.storage import stat_path
 
@@ -167,10 +168,11 @@ def convert(
         require_report_free(report, request.destination)
     if request.check.only:
         return _check_only(request, target, limits, said, run)
-    _require_other(request)
+    require_apart(request)
     if target.form == "prefix":
         return _checkpoint(request, target, limits, replacing, dry_run=dry_run)
     origin = _origin(request, target, limits)  # a wrong name is said before a name that is taken
+    require_apart(request, origin)
     form: Literal["file", "directory"] = "directory" if target.form == "directory" else "file"
     require_free(request.destination, form, target.marks, overwrite=request.overwrite)
     if dry_run:
@@ -319,15 +321,3 @@ def _only_looks(option: str) -> UsageError:
         hint="leave one of them out",
         id="options-contradict",
     )
-
-
-def _require_other(request: Request) -> None:
-    """Refuse a result in the place of what it is made of."""
-    for source in filter(None, (request.source, request.graph)):
-        if os.path.realpath(request.destination) == os.path.realpath(source):
-            raise RefusedError(
-                f"{request.destination} is what is converted",
-                why="--overwrite is for former results",
-                hint="give another name",
-                id="output-is-source",
-            )

@@ -10,7 +10,7 @@ import pytest
 
 import ckpttool
 from ckpttool.conversion import weights_h5, weights_npz, weights_safetensors
-from ckpttool.conversion.request import Request, Settings
+from ckpttool.conversion.request import CheckSettings, Request, Settings
 from ckpttool.errors import CkpttoolError, ResultDiffersError
 from ckpttool.ops.convert import convert
 from ckpttool.storage import NewFile
@@ -75,3 +75,49 @@ def test_a_type_of_as_many_bytes_is_another(
     assert caught.value.exit_code == 52
     assert "b has another type" in caught.value.why
     assert not (tmp_path / "m.safetensors").exists()
+
+
+# Nothing takes the place of what it is made of ---------------------------------------
+
+
+@pytest.mark.parametrize(
+    "to", ["m.index", "m.data-00000-of-00001", "./sub/../m.index", "sub/up/m.index"]
+)
+@pytest.mark.parametrize("source", ["m", "m.index", "."])
+@pytest.mark.parametrize("run", [True, False])
+def test_no_file_of_the_source_is_replaced(
+    to: str, source: str, run: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _checkpoint(tmp_path)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "up").symlink_to("..")
+    monkeypatch.chdir(tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.glob("m.*")}
+    check = CheckSettings(run=run)
+    with pytest.raises(CkpttoolError) as caught:
+        convert(Request(source, to, "npz", check=check, overwrite=True))
+    assert (caught.value.exit_code, caught.value.id) == (31, "output-is-source")
+    assert {path: path.read_bytes() for path in tmp_path.glob("m.*")} == before
+
+
+def test_nothing_in_a_saved_model_and_nothing_around_the_source(tmp_path: Path) -> None:
+    (tmp_path / "sm" / "variables").mkdir(parents=True)
+    (tmp_path / "sm" / "saved_model.pb").write_bytes(b"")
+    prefix = _checkpoint(tmp_path / "sm" / "variables")
+    inside = tmp_path / "sm" / "saved_model.pb"
+    for source, to in (
+        (str(tmp_path / "sm"), str(inside)),
+        (prefix, str(tmp_path / "sm")),
+    ):
+        with pytest.raises(CkpttoolError) as caught:
+            convert(Request(source, to, "npz", overwrite=True))
+        assert (caught.value.exit_code, caught.value.id) == (31, "output-is-source")
+
+
+def test_another_checkpoint_of_a_name_that_begins_so_is_no_source(tmp_path: Path) -> None:
+    source = _checkpoint(tmp_path)
+    (tmp_path / "m.npz").write_bytes(b"former")
+    settings = Settings(dtypes="cast")
+    convert(Request(source, str(tmp_path / "m.npz"), "", settings=settings, overwrite=True))
+    with ckpttool.open(tmp_path / "m.npz") as result:
+        assert result.read("b").tolist() == [0, 1, 2]
