@@ -231,6 +231,13 @@ def failing() -> Iterator[np.ndarray]:
         (ckpttool.Pieces("string", (1,), [b""]), "value-shape", "lengths"),
         (ckpttool.Pieces("resource", (1,), []), "dtype-not-representable", "resource"),
         (ckpttool.Pieces("nonsense", (1,), []), "dtype-not-representable", "nonsense"),
+        (ckpttool.Pieces("float32", (2.5,), []), "value-shape", "whole numbers"),  # type: ignore[arg-type]
+        (ckpttool.Pieces("float32", "ab", []), "value-shape", "whole numbers"),  # type: ignore[arg-type]
+        (ckpttool.Pieces("float32", (1,) * 255, [b"abcd"]), "value-shape", "254"),
+        (ckpttool.Pieces("float32", (0, 2**62, 2), []), "value-shape", "64 bits"),
+        (ckpttool.Pieces("float32", (1,), ["abcd"]), "value-shape", "a str"),  # type: ignore[list-item]
+        (ckpttool.Pieces("float32", (1,), [None]), "value-shape", "NoneType"),  # type: ignore[list-item]
+        ("\ud800", "dtype-not-representable", "no Unicode"),
         ([[1, 2], [3]], "value-shape", "no array"),
         (np.array(["2020-01-01"], "datetime64[D]"), "dtype-not-representable", "datetime64"),
         (np.zeros(2, [("a", "i4")]), "dtype-not-representable", "void"),
@@ -288,6 +295,7 @@ def test_where_it_may_be_written(tmp_path: Path, fixtures_dir: Path) -> None:
     [
         ({"": 1}, "name-unusable"),
         ({"\0x": 1}, "name-unusable"),
+        ({"\ud800": 1}, "name-unusable"),
         ({"global_step": 1}, "duplicate-key"),
     ],
 )
@@ -305,3 +313,9 @@ def test_any_other_name_is_kept_to_the_byte(tmp_path: Path) -> None:
         assert {name: int(checkpoint.read(name)) for name in names} == {
             name: at for at, name in enumerate(names)
         }
+
+
+def test_a_step_that_no_int64_holds(tmp_path: Path) -> None:
+    with pytest.raises(ckpttool.CkpttoolError) as caught:
+        ckpttool.write_checkpoint(tmp_path / "m", {"v": 1}, step=2**63)
+    assert (caught.value.exit_code, list(tmp_path.iterdir())) == (2, [])

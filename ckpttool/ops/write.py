@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from operator import index
 from typing import TYPE_CHECKING
 
 from ckpttool.errors import RefusedError, UsageError
@@ -135,14 +136,18 @@ def _prefix(path: str) -> Destination:
 
 
 def _tensor(name: str, value: ArrayLike | Pieces) -> Tensor:
-    if not name or name.startswith("\0"):
+    why = "the empty key and what begins with a zero byte are an index's own"
+    try:
+        key = name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        key, why = b"", f"it is no Unicode: {error.reason} at {error.start}"
+    if not key or key.startswith(b"\0"):
         raise RefusedError(
             f"no variable can be called {name!r}",
-            why="the empty key and what begins with a zero byte are an index's own",
+            why=why,
             hint="give it another name",
             id="name-unusable",
         )
-    key = name.encode("utf-8", "surrogateescape")
     dtype, shape, content = array_content(name, value)
     return Tensor(key, key, dtype.number, shape, 0, content, b"")
 
@@ -150,7 +155,9 @@ def _tensor(name: str, value: ArrayLike | Pieces) -> Tensor:
 def _step(step: int) -> Tensor:
     import numpy as np
 
-    return _tensor(_STEP, np.int64(step))
+    if not -(2**63) <= step < 2**63:
+        raise UsageError(f"a step cannot be {step}", why="it is written as an int64")
+    return _tensor(_STEP, np.int64(index(step)))
 
 
 def _require_graph_fits(

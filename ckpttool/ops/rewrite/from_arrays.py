@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ckpttool.errors import UnsupportedError, UsageError
@@ -25,6 +26,9 @@ __all__ = ["ArrayContent", "Pieces", "array_content"]
 
 #: Bytes that are made and written at once.
 _PIECE = 2**19
+#: Of a shape.
+_DIMENSIONS = 254
+_ELEMENTS = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +99,29 @@ def _pieces(name: str, value: Pieces) -> ArrayContent:
             hint="give it as one array of bytes objects",
             id="value-shape",
         )
-    shape = tuple(map(int, value.shape))
-    if any(size < 0 for size in shape):
-        raise UsageError(
-            f"{name} cannot have the shape {list(shape)}",
-            why="a dimension is negative",
-            id="value-shape",
-        )
+    shape = _shape(name, value.shape)
     nbytes = numel(shape) * dtype.size
     return ArrayContent(
         dtype, shape, Computed(partial(_streamed, name, value, dtype, nbytes), nbytes)
     )
+
+
+def _shape(name: str, given: Sequence[int]) -> tuple[int, ...]:
+    """A shape that TensorFlow can have: see ``TensorShape`` in core/framework/tensor_shape.h."""
+    try:
+        shape = tuple(map(index, given))
+    except TypeError:
+        why = "a shape is a sequence of whole numbers"
+    else:
+        if any(size < 0 for size in shape):
+            why = "a dimension is negative"
+        elif len(shape) > _DIMENSIONS:
+            why = f"it has {len(shape)} dimensions, and TensorFlow allows {_DIMENSIONS}"
+        elif numel(tuple(filter(None, shape))) >= _ELEMENTS:
+            why = "the number of its elements does not fit into 64 bits"
+        else:
+            return shape
+    raise UsageError(f"{name} cannot have the shape {given!r:.200}", why=why, id="value-shape")
 
 
 def _dtype(name: str, given: Any) -> DType:  # noqa: ANN401 - whatever numpy.dtype takes
@@ -133,7 +149,15 @@ def _text(name: str, item: object) -> bytes:
     if isinstance(item, bytes):
         return bytes(item)
     if isinstance(item, str):
-        return item.encode("utf-8", "surrogateescape")
+        try:
+            return item.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as error:
+            raise UnsupportedError(
+                f"{name} cannot be in a checkpoint",
+                why=f"one of its strings is no Unicode: {error.reason} at {error.start}",
+                hint="give bytes",
+                id="dtype-not-representable",
+            ) from None
     raise UnsupportedError(
         f"{name} cannot be in a checkpoint",
         why=f"it is an array of objects, and one is of type {type(item).__name__}",
@@ -163,8 +187,13 @@ def _laid_out(array: np.ndarray, dtype: DType) -> Iterator[bytes]:
 
 def _streamed(name: str, value: Pieces, dtype: DType, nbytes: int) -> Iterator[bytes]:
     """The elements of all pieces, which have to come to the size that was promised."""
+    import numpy as np
+
     done = 0
-    for piece in value.pieces:
+    for piece in cast("Iterable[object]", value.pieces):
+        if not isinstance(piece, (bytes, np.ndarray)):
+            kind = type(piece).__name__
+            raise _misfit(name, value, f"a piece is a {kind}, no array and no bytes")
         size = len(piece) if isinstance(piece, bytes) else piece.nbytes
         done += size
         if done > nbytes or size % dtype.size:
