@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import ckpttool
 from ckpttool.conversion import weights_h5, weights_npz, weights_safetensors
 from ckpttool.conversion.request import CheckSettings, Request, Settings
+from ckpttool.conversion.worker.array_data import read_arrays
 from ckpttool.errors import CkpttoolError, ResultDiffersError
 from ckpttool.ops.convert import convert
 from ckpttool.storage import NewFile
@@ -121,3 +123,30 @@ def test_another_checkpoint_of_a_name_that_begins_so_is_no_source(tmp_path: Path
     convert(Request(source, str(tmp_path / "m.npz"), "", settings=settings, overwrite=True))
     with ckpttool.open(tmp_path / "m.npz") as result:
         assert result.read("b").tolist() == [0, 1, 2]
+
+
+# Data that a person gives --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", ["no array", "password", "compression", "deflate"])
+def test_an_archive_of_something_else_is_no_data(damage: str, tmp_path: Path) -> None:
+    path = tmp_path / "data.npz"
+    if damage == "no array":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("x.npy", b"")
+    else:
+        np.savez_compressed(path, x=np.arange(1000))
+        data = bytearray(path.read_bytes())
+        directory = data.index(b"PK\1\2")
+        if damage == "password":
+            data[6] |= 1
+            data[directory + 8] |= 1
+        elif damage == "compression":
+            data[8] = data[directory + 10] = 99
+        else:
+            start = data.index(b"x.npy") + len("x.npy") + int.from_bytes(data[28:30], "little")
+            data[start : start + 8] = b"\xff" * 8
+        path.write_bytes(data)
+    with pytest.raises(CkpttoolError) as caught:
+        read_arrays(str(path), lambda _: True, option="--check-data", id="check-data")
+    assert (caught.value.exit_code, caught.value.id) == (2, "check-data")

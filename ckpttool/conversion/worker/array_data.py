@@ -6,6 +6,7 @@ Knows nothing of what they are for; whoever asks says which option gave them.
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,18 @@ __all__ = ["in_dtype", "read_arrays"]
 
 #: What may stand for what: NumPy has no bfloat16, and counts in int64.
 _KINDS = {"f": "f", "i": "iu", "u": "iu", "b": "b", "c": "cf", "O": "SUO", "V": "f"}
+
+#: What NumPy and the archive's reader raise of a file that is damaged, or is something else; a
+#: RuntimeError of one with a password, or an unknown compression.
+_UNREADABLE = (
+    ValueError,
+    EOFError,
+    AttributeError,
+    TypeError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def read_arrays(
@@ -43,7 +56,10 @@ def read_arrays(
     try:
         # NumPy would leave a file open that it opened itself and cannot read.
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as data:
-            return {name: data[name] for name in data if is_wanted(name)}
+            found = {name: data[name] for name in data if is_wanted(name)}
+        if other := [name for name, value in found.items() if not isinstance(value, np.ndarray)]:
+            raise ValueError(f"{other[0]} is no array")
+        return found
     except FileNotFoundError:
         raise NotFoundError(
             f"there is no {path}",
@@ -53,7 +69,7 @@ def read_arrays(
         ) from None
     except OSError as error:
         raise_os_error(error, f"cannot read {path}")
-    except (ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+    except _UNREADABLE as error:
         raise UsageError(
             f"{option} {path} cannot be used as data",
             why=f"it is no .npz of plain arrays: {str(error)[:200]}",
