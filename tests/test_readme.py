@@ -69,9 +69,7 @@ def test_console_example(path: Path, block: console.Block, workplace: Path) -> N
         assert console.matches(expected, output), f"$ {command}\n{output}"
 
 
-@pytest.mark.parametrize(
-    "path", [README, ROOT / "docs" / "python.md"], ids=lambda path: path.name
-)
+@pytest.mark.parametrize("path", [README, ROOT / "docs" / "python.md"], ids=lambda path: path.name)
 def test_python_examples(path: Path, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = path.read_text("utf-8")
     examples = re.findall(r"^```pycon\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)

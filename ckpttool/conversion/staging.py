@@ -142,9 +142,8 @@ class Staging:
         with self._stack as stack:
             self._directory = stack.enter_context(open_directory(self._folder))
             _remove_dead(self._directory)
-            place = self._directory.directory(self._name, create=True)
-            stack.enter_context(place)
-            stack.callback(self._remove)
+            stack.callback(self._remove)  # first: a signal may come at any moment
+            place = stack.enter_context(self._directory.directory(self._name, create=True))
             stack.enter_context(DirectoryLock(place))
             for part in (_RESULT, _SCRATCH):
                 place.directory(part, create=True).close()
@@ -178,7 +177,12 @@ class Staging:
             error.hint = error.hint.replace(place, own)
 
     def _remove(self) -> None:
-        shutil.rmtree(os.path.join(self._folder, self._name), ignore_errors=True)
+        place = os.path.join(self._folder, self._name)
+        try:
+            shutil.rmtree(place, ignore_errors=True)
+        except BaseException:  # the signal that ends us; a second one ends us at once
+            shutil.rmtree(place, ignore_errors=True)
+            raise
 
     @property
     def outputs(self) -> tuple[Output, ...]:

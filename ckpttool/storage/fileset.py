@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, Self
 from ckpttool.errors import CkpttoolError, CorruptError
 from ckpttool.storage.base import Directory, FileStat, NewFile
 from ckpttool.storage.local import LocalDirectory
-from ckpttool.storage.local_files import OWN_PREFIX
+from ckpttool.storage.local_files import OWN_PREFIX, unfinished
 from ckpttool.storage.system import exists_error, raise_os_error
 
 __all__ = ["COMMIT_JOURNAL", "NEW_PREFIX", "FileSet", "Recipe", "finish_interrupted"]
@@ -181,6 +181,8 @@ class FileSet:
             self._directory.sync()
         for temporary in self._files.values():
             self._drop(temporary)
+            # A signal may have come between the making of a file and its first `with`.
+            self._drop(unfinished(temporary))
         self._files = {}
 
     def _drop(self, name: str) -> None:
@@ -211,7 +213,7 @@ def finish_interrupted(
         _carry_out(directory, journal)
     kept = {recipe.temporary for recipe in wanted if recipe.is_made(directory)}
     for found in list(directory.scan()):
-        half_written = found.name == f"{COMMIT_JOURNAL}~"  # as `create` names what has no name
+        half_written = found.name == unfinished(COMMIT_JOURNAL)
         left_over = found.name.startswith(NEW_PREFIX) and found.name not in kept
         if (half_written or left_over) and found.kind != "directory":
             directory.remove(found)

@@ -16,7 +16,7 @@ from ckpttool.storage.system import exists_error, fsync, raise_os_error
 if TYPE_CHECKING:
     from ckpttool.storage.local import LocalDirectory
 
-__all__ = ["OWN_PREFIX", "TEMPORARY_SUFFIX", "LocalFile", "LocalNewFile"]
+__all__ = ["OWN_PREFIX", "TEMPORARY_SUFFIX", "LocalFile", "LocalNewFile", "unfinished"]
 
 TEMPORARY_SUFFIX = ".ckpttool-tmp"
 #: Files of our own beside a person's: journals, and files that have no name yet.
@@ -100,6 +100,11 @@ class LocalFile:
             self._fd = -1
 
 
+def unfinished(name: str) -> str:
+    """What a file with a name of our own is called until its bytes are durable."""
+    return f"{name}~"
+
+
 class LocalNewFile:
     """A file under a temporary name in its own directory, until it is committed."""
 
@@ -114,7 +119,8 @@ class LocalNewFile:
         # A name of our own is written under a lock: what a killed process left of it is
         # simply written over, and whoever cleans up finds it by its beginning.
         own = name.startswith(OWN_PREFIX)
-        self._temporary = f"{name}~" if own else f".{os.urandom(8).hex()}{TEMPORARY_SUFFIX}"
+        half = f".{os.urandom(8).hex()}{TEMPORARY_SUFFIX}"
+        self._temporary = unfinished(name) if own else half
         self._path = os.path.join(directory.path, name)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         flags |= os.O_TRUNC if own else os.O_EXCL

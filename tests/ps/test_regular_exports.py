@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +42,11 @@ def test_several_names_by_time_and_by_steps_at_once(tmp_path: Path) -> None:
                 assert not [one for one in found if one["state"] == "failed"], found
                 return [one for one in found if one["state"] == "done"]
 
+            def three(name: str) -> bool:
+                return any(one["version"] >= 3 for one in exports(name))
+
             for name in ("served", "values"):
-                until(
-                    lambda name=name: exports(name) and exports(name)[-1]["version"] >= 3, name, 900
-                )
+                until(partial(three, name), name, 900)
             served, values = exports("served"), exports("values")
             step = live.ask("status")["step"]
             until(lambda: live.ask("status")["step"] > step, "the training stands still")

@@ -262,3 +262,16 @@ def test_a_journal_does_not_outlive_the_files_that_it_speaks_of(tmp_path):
     assert not finish_interrupted(directory, ours)
     directory.close()
     assert files(tmp_path) == OLD | STRANGER
+
+
+def test_a_file_that_was_made_and_never_entered_goes(tmp_path):
+    """As where a signal comes between the making of a file and its ``with`` block."""
+    with (
+        open_directory(str(tmp_path)) as directory,
+        pytest.raises(KeyboardInterrupt),
+        FileSet(directory) as made,
+    ):
+        made.create("m.index")
+        assert len(os.listdir(tmp_path)) == 1
+        raise KeyboardInterrupt
+    assert os.listdir(tmp_path) == []
