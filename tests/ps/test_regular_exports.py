@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
