@@ -208,8 +208,13 @@ def _given(ctx: click.Context) -> list[click.Parameter]:
     return [
         one
         for one in order  # every argument is in it
-        if isinstance(one, click.Option) or isinstance(values.get(one.name or ""), str | tuple)
+        if isinstance(one, click.Option) or _is_given(values.get(one.name or ""))
     ]
+
+
+def _is_given(argument: object) -> bool:
+    """Whether an argument is there: of one that is not, releases of click keep different things."""
+    return isinstance(argument, str) or (isinstance(argument, tuple) and argument != ())
 
 
 def _without_plan(arguments: Sequence[str]) -> tuple[str, ...]:

@@ -1,15 +1,10 @@
-"""Words that several views print: counts and times."""
+"""Words that several views print: times."""
 
 from __future__ import annotations
 
 import math
 
-__all__ = ["count", "when"]
-
-
-def count(number: int, noun: str) -> str:
-    """``1 checkpoint``, ``2 checkpoints``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+__all__ = ["when"]
 
 
 def when(timestamp: float) -> str:

@@ -139,11 +139,14 @@ def run_task(
 
 
 def last_lines(log: str, count: int = 20) -> list[str]:
-    """The last lines of a log that say something."""
-    with open(log, "rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _TAIL_BYTES))
-        text = file.read().decode("utf-8", "replace")
+    """The last lines of a log that say something; none where it is gone."""
+    try:
+        with open(log, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL_BYTES))
+            text = file.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return []
     return [line.rstrip() for line in text.split("\n") if line.strip()][-count:]
 
 
@@ -175,7 +178,7 @@ def _wait(child: subprocess.Popen[bytes], bounds: Bounds, log: str) -> None:
     from subprocess import TimeoutExpired
 
     started = time.monotonic()
-    before = os.path.getsize(log)  # of the children before it
+    before = _size(log)  # of the children before it
     while True:
         try:
             child.wait(_LOOK)
@@ -189,7 +192,7 @@ def _wait(child: subprocess.Popen[bytes], bounds: Bounds, log: str) -> None:
                 hint=f"add --timeout; its output is in {log}",
                 id="converter-timeout",
             )
-        if os.path.getsize(log) - before > _LOG_BYTES:
+        if _size(log) - before > _LOG_BYTES:
             raise ConversionError(
                 "the conversion was stopped",
                 why=f"it printed more than {_LOG_BYTES >> 20} MiB",
@@ -203,6 +206,14 @@ def _wait(child: subprocess.Popen[bytes], bounds: Bounds, log: str) -> None:
                 hint=f"add --memory; its output is in {log}",
                 id="converter-memory",
             )
+
+
+def _size(log: str) -> int:
+    """0 where somebody has tidied it away, which is no reason to stop."""
+    try:
+        return os.path.getsize(log)
+    except FileNotFoundError:
+        return 0
 
 
 def _memory(pid: int) -> int:
@@ -245,8 +256,8 @@ def _read(path: str, code: int, log: str) -> dict[str, Any]:
         raise _died("its answer is not one of ours", log) from None
     if answer.failure is not None:
         error = answer.failure.error()
-        if isinstance(error, ConversionError) and not error.hint:
-            error.hint = f"its output is in {log}"
+        if isinstance(error, ConversionError | LimitError):  # for these it is kept
+            error.hint += f"{'; ' if error.hint else ''}its output is in {log}"
         raise error
     if answer.value is None:
         raise _died("its answer is empty", log)

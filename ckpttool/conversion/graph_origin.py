@@ -31,6 +31,7 @@ from ckpttool.errors import IncompleteError, NoGraphError
 from ckpttool.formats.graph_file import GraphFile, read_graph_file
 from ckpttool.formats.graphdef import Graph
 from ckpttool.limits import Limits
+from ckpttool.policy.words import count
 from ckpttool.sources.graph_analysis import GraphAnalysis, analyse_graph, find_tensor
 from ckpttool.sources.graph_functions import called
 from ckpttool.sources.graph_signs import Sign, training_signs
@@ -73,8 +74,8 @@ def of_file(request: Request, path: str, values: str | None, limits: Limits) -> 
         if needed and values is None:
             raise IncompleteError(
                 f"{path} is a graph without values",
-                why=f"its outputs depend on {len(needed)} variables, among them "
-                f"{', '.join(needed[:3])}",
+                why=f"its outputs depend on {count(len(needed), 'variable')}: "
+                f"{', '.join(needed[:3])}{', …' if len(needed) > 3 else ''}",
                 hint=f"give the checkpoint as SRC, and --graph {shlex.quote(path)}",
                 id="graph-without-values",
             )

@@ -27,6 +27,7 @@ from ckpttool.errors import IncompleteError, NoGraphError, NotFoundError, Unsupp
 from ckpttool.formats.graph_file import read_graph_file
 from ckpttool.formats.graphdef import Graph
 from ckpttool.limits import Limits
+from ckpttool.policy.words import count
 from ckpttool.sources.graph_analysis import find_tensor
 from ckpttool.sources.graph_functions import called
 from ckpttool.sources.graph_signs import Sign, training_signs
@@ -245,8 +246,8 @@ def _require_variables(folder: str, meta: MetaGraph, graph: Graph, limits: Limit
         names = [one.name for one in needed]
         raise IncompleteError(
             f"{folder} has no values for its variables",
-            why=f"{'; '.join(said[:_NAMED])}, and its graph has {len(names)} variables, among "
-            f"them {', '.join(names[:3])}",
+            why=f"{'; '.join(said[:_NAMED])}, and its graph has {count(len(names), 'variable')}: "
+            f"{', '.join(names[:3])}{', …' if len(names) > 3 else ''}",
             hint="copy the SavedModel again, with its directory variables",
             id="variables-missing",
         )
@@ -270,7 +271,7 @@ def _require_names(folder: str, names: Sequence[str]) -> None:
     if missing:
         raise IncompleteError(
             f"{folder} lacks values",
-            why=f"{len(missing)} variables of its graph are not in its checkpoint: "
+            why=f"its checkpoint lacks {count(len(missing), 'variable')} of its graph: "
             f"{', '.join(missing[:20])}",
             hint="take the graph and the variables of one export",
             id="graph-variables-missing",

@@ -40,6 +40,8 @@ _PREFIX = f"{OWN_PREFIX}convert-"
 _JUST_NOW = 60
 _RESULT = "result"
 _SCRATCH = "scratch"
+#: In there: what a new result takes the place of, while it does.
+_FORMER = ".ckpttool-former"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +103,7 @@ def require_free(
             if names and not set(names) & set(marks):
                 raise RefusedError(
                     f"{destination} is not replaced",
-                    why=f"it holds {len(names)} entries, and none is {' or '.join(marks)}, so it "
-                    "is no former result",
+                    why=f"none of what it holds is {' or '.join(marks)}, so it is no former result",
                     hint="give another name, or remove it yourself",
                     id="destination-other",
                 )
@@ -201,8 +202,14 @@ class Staging:
         inside = os.path.relpath(output.path, self._folder)
         return os.path.join(os.path.dirname(self.artefact), inside)
 
-    def commit(self) -> None:
+    def commit(self) -> tuple[str, ...]:
         """Make the result durable and move it to its destination.
+
+        What fails or is interrupted before the artefact stands there is undone. A killed
+        process leaves no artefact rather than a former one beside new companions.
+
+        Returns:
+            names of ``outdated`` that could not be removed.
 
         Raises:
             RefusedError: id ``exists``: something stands there, or came meanwhile.
@@ -213,20 +220,24 @@ class Staging:
         _make_durable(root)
         with open_directory(root) as made, DirectoryLock(self._directory):
             entries = sorted(made.scan(), key=lambda entry: entry.name == self._base)
-            for entry in entries:  # the artefact comes last
-                self._place(made, entry)
-            for name in self.outdated - {entry.name for entry in entries}:
-                former = self._directory.stat(name)
-                if former is not None:
-                    self._directory.remove(former)
+            there = {entry.name for entry in entries if self._is_replaced(entry)}
+            with ExitStack() as undo:
+                if there - self.replaced - {self._base}:
+                    self._take_aside(undo)
+                for entry in entries:  # the artefact comes last
+                    self._place(made, entry, undo)
+                undo.pop_all()
+            stay = self._remove_outdated({entry.name for entry in entries})
             self._directory.sync()
+        return stay
 
-    def _place(self, made: LocalDirectory, entry: FileStat) -> None:
+    def _is_replaced(self, entry: FileStat) -> bool:
+        """Whether something of this name goes; raises where it may not."""
         there = self._directory.stat(entry.name)
         if there is None:
-            made.move(entry, self._directory, entry.name)
-            return
-        if not self._overwrite and entry.name not in self.replaced:
+            return False
+        former = entry.name == self._base or entry.name in self.outdated
+        if not (self._overwrite and former) and entry.name not in self.replaced:
             raise exists_error(os.path.join(self._folder, entry.name))
         if there.kind != entry.kind:
             raise ChangedError(
@@ -235,7 +246,35 @@ class Staging:
                 hint="look at it, then run the command again",
                 id="destination-changed",
             )
-        exchange(made, self._directory, entry.name)
+        return True
+
+    def _take_aside(self, undo: ExitStack) -> None:
+        """Take the former artefact away before its companions change."""
+        former = self._directory.stat(self._base)
+        if former is not None:
+            scratch = undo.enter_context(open_directory(self.scratch))
+            undo.callback(_move_back, scratch, _FORMER, self._directory, self._base)
+            self._directory.move(former, scratch, _FORMER)
+
+    def _place(self, made: LocalDirectory, entry: FileStat, undo: ExitStack) -> None:
+        if self._is_replaced(entry):
+            exchange(made, self._directory, entry.name)
+            undo.callback(exchange, made, self._directory, entry.name)
+        else:
+            undo.callback(_move_back, self._directory, entry.name, made, entry.name)
+            made.move(entry, self._directory, entry.name)
+
+    def _remove_outdated(self, made: set[str]) -> tuple[str, ...]:
+        """The result stands by now: what cannot be removed is no failure."""
+        stay = []
+        for name in sorted(self.outdated - made):
+            try:
+                former = self._directory.stat(name)
+                if former is not None:
+                    self._directory.remove(former)
+            except CkpttoolError:
+                stay.append(name)
+        return tuple(stay)
 
 
 def _split(destination: str) -> tuple[str, str]:
@@ -249,6 +288,13 @@ def _split(destination: str) -> tuple[str, str]:
             id="empty-address",
         )
     return folder or ("/" if destination.startswith("/") else "."), base
+
+
+def _move_back(one: LocalDirectory, name: str, other: LocalDirectory, to: str) -> None:
+    """Undo a move, if it was done."""
+    moved = one.stat(name)
+    if moved is not None and other.stat(to) is None:
+        one.move(moved, other, to)
 
 
 def _remove_dead(directory: LocalDirectory) -> None:

@@ -17,6 +17,7 @@ from ckpttool.formats.dtypes import BY_NAME
 from ckpttool.formats.elements import cast, cast_target
 from ckpttool.formats.named_array import NamedArray, Place
 from ckpttool.model import Kind, Variable, shape_text
+from ckpttool.policy.words import count
 from ckpttool.sources.selection import Selection
 
 if TYPE_CHECKING:
@@ -217,12 +218,12 @@ def _not_representable(
 
 def _words(widened: Sequence[str], raw: Mapping[str, str], configs: int) -> Iterable[str]:
     if widened:
-        yield f"{len(widened)} variables were widened, exactly: {_some(widened)}"
+        yield f"widened, exactly: {_some(widened)}"
     if raw:
         names = _some([f"{name} ({dtype})" for name, dtype in raw.items()])
-        yield f"{len(raw)} variables are bytes (uint8) in the file: {names}"
+        yield f"bytes (uint8) in the file: {names}"
     if configs:
-        yield f"{configs} strings of Keras's configuration are no weights, and were left out"
+        yield f"left out, for it is no weight: Keras's configuration ({count(configs, 'string')})"
 
 
 def _some(names: Sequence[str]) -> str:

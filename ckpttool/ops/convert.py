@@ -214,7 +214,7 @@ def convert(
             elif checked.state == "failed":
                 write_report(report, document)
         require_proof(checked, request, target)
-        staging.commit()
+        made = _put_in_place(staging, made)
         if document is not None and report is not None and is_apart:
             write_report(report, document)
     return _result(request, origin, checked, made, outputs, report)
@@ -288,6 +288,14 @@ def _check_only(
     if checked.state == "not_run":
         require_proof(checked, request, target)
     return _result(request, origin, checked, made, outputs, report)
+
+
+def _put_in_place(staging: Staging, made: Made) -> Made:
+    stay = staging.commit()
+    if not stay:
+        return made
+    said = f"of the former result, could not be removed: {', '.join(stay)}"
+    return replace(made, warnings=(*made.warnings, said))
 
 
 def _result(

@@ -156,7 +156,7 @@ def _compared(source: Source, names: NameStyle, path: str, limits: Limits) -> Ch
             ):
                 different.append(name)
         if count != len(new):
-            different.append(f"{len(new)} variables instead of {count}")
+            different.append(f"{len(new)} instead of {count} variables")
     if different:
         more = f" and {len(different) - _NAMED} more" if len(different) > _NAMED else ""
         return CheckResult(

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal
 
 from ckpttool.errors import NotFoundError, UnsupportedError, UsageError
 from ckpttool.formats.dtypes import dtype_name
-from ckpttool.formats.graph_file import read_graph_file
 from ckpttool.limits import Limits
 from ckpttool.ops.rewrite.destination import destination, prefix_of
 from ckpttool.ops.rewrite.gathering import gather
@@ -40,7 +39,6 @@ from ckpttool.policy.placement import Piece
 from ckpttool.sources.address import Resolved, resolve
 from ckpttool.sources.base import Source
 from ckpttool.sources.filenames import graph_name
-from ckpttool.sources.graph_variables import variable_tasks
 from ckpttool.sources.registry import open_resolved
 from ckpttool.storage import open_directory
 
@@ -218,6 +216,9 @@ def _by_device(tasks: dict[str, int]) -> Callable[[Piece], tuple[int, str] | Non
 
 
 def _tasks(found: Resolved, limits: Limits) -> dict[str, int]:
+    from ckpttool.formats.graph_file import read_graph_file
+    from ckpttool.sources.graph_variables import variable_tasks
+
     name = graph_name(found.prefix)
     with open_directory(found.directory) as directory:
         if directory.stat(name) is None:

@@ -1,11 +1,11 @@
-"""Durations, sizes and ordinals in short words, and durations read back from them."""
+"""Counts, durations, sizes and ordinals in short words, and durations read back from them."""
 
 from __future__ import annotations
 
 import math
 import re
 
-__all__ = ["ago", "at_least", "duration", "ordinal", "parse_duration", "size"]
+__all__ = ["ago", "at_least", "count", "duration", "ordinal", "parse_duration", "size"]
 
 _STEPS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
@@ -43,6 +43,11 @@ def size(nbytes: int) -> str:
             break
         value /= 1024
     return f"{nbytes} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def count(number: int, noun: str) -> str:
+    """``1 checkpoint``, ``2 checkpoints``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def ordinal(number: int) -> str:

@@ -29,7 +29,7 @@ from ckpttool.storage.system import raise_os_error
 __all__ = ["Gateway", "malformed"]
 
 #: Seconds that the gateway may be silent: a snapshot of many gigabytes takes its time.
-_SECONDS = 300.0
+_SECONDS = 3600.0
 _CONNECT_SECONDS = 10.0
 _ERROR_BYTES = 2**16
 _TOKEN_BYTES = 4096

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ckpttool.conversion import staging as staging_module
 from ckpttool.conversion.staging import Staging, require_free
 from ckpttool.errors import NotFoundError, RefusedError, UsageError
 from ckpttool.storage import exchange
+from ckpttool.storage.local import LocalDirectory
 
 MARKS = ("saved_model.pb",)
 
@@ -81,6 +84,97 @@ def test_what_came_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
     assert caught.value.id == "exists"
     assert (tmp_path / "m.tflite").read_text() == "somebody else's"
     assert entries(tmp_path) == ["m.tflite"]
+
+
+def test_a_companion_that_is_not_the_former_results_stays(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_text("old")
+    (tmp_path / "m.onnx.data").write_text("somebody's")
+    with (
+        pytest.raises(RefusedError, match=r"m\.onnx\.data exists"),
+        Staging(str(tmp_path / "m.onnx"), overwrite=True) as staging,
+    ):
+        write_pair(staging, "new")
+        staging.commit()
+    assert read_all(tmp_path) == {"m.onnx": "old", "m.onnx.data": "somebody's"}
+
+
+def write_pair(staging: Staging, text: str) -> None:
+    Path(staging.artefact).write_text(text)
+    Path(f"{staging.artefact}.data").write_text(text)
+
+
+def read_all(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.glob("m.*")}
+
+
+OLD, NEW = ({"m.onnx": text, "m.onnx.data": text} for text in ("old", "new"))
+
+
+def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+def killed() -> None:
+    os._exit(9)
+
+
+def replace_pair(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, at: float, end: Callable[[], None] = interrupted
+) -> int:
+    """Replace a model and its weights; end at a change (1.5: behind the first).
+
+    Gives how many changes there were.
+    """
+    (folder / "m.onnx").write_text("old")
+    (folder / "m.onnx.data").write_text("old")
+    done = 0
+
+    def ending(change: Callable[..., None]) -> Callable[..., None]:
+        def changed(*args: object) -> None:
+            nonlocal done
+            done += 1
+            if done == at:
+                end()
+            change(*args)
+            if done + 0.5 == at:
+                end()
+
+        return changed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalDirectory, "move", ending(LocalDirectory.move))
+        patched.setattr(staging_module, "exchange", ending(exchange.exchange))
+        with Staging(str(folder / "m.onnx"), overwrite=True) as staging:
+            staging.outdated.add("m.onnx.data")
+            write_pair(staging, "new")
+            staging.commit()
+    return done
+
+
+def test_a_former_pair_is_replaced_in_three_changes(tmp_path, monkeypatch) -> None:
+    assert replace_pair(tmp_path, monkeypatch, at=0) == 3
+    assert read_all(tmp_path) == NEW
+
+
+@pytest.mark.parametrize("at", [1, 1.5, 2, 3])
+def test_an_interrupted_replacement_is_undone(tmp_path, monkeypatch, at) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        replace_pair(tmp_path, monkeypatch, at)
+    assert read_all(tmp_path) == OLD
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
+
+
+@pytest.mark.parametrize("at", [1, 1.5, 2, 2.5, 3, 3.5])
+def test_a_killed_replacement_leaves_no_model_with_other_weights(tmp_path, monkeypatch, at) -> None:
+    child = os.fork()
+    if child == 0:
+        try:
+            replace_pair(tmp_path, monkeypatch, at, killed)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    found = read_all(tmp_path)
+    assert found in (OLD, NEW) or "m.onnx" not in found
 
 
 def test_what_a_killed_conversion_left_is_removed(tmp_path: Path) -> None:

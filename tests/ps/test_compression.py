@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -123,6 +126,20 @@ def test_a_variable_that_is_pushed_twice_in_a_step_loses_nothing(link) -> None:
     for _ in range(100):
         step()
     assert np.abs(variable.numpy() - [12700.0, 50.0]).max() <= 0.51
+
+
+def test_a_graph_with_error_feedback_goes_with_its_last_user(link) -> None:
+    """A trainer that traces its step anew, or opens another graph, keeps no former one."""
+    fed = link.Link(push="int8", error_feedback=True)
+    variable = tf.Variable(tf.zeros([2]))
+
+    def traced() -> weakref.ref:
+        step = tf.function(lambda: fed.push(tf.constant([127.0, 0.1]), variable))
+        return weakref.ref(step.get_concrete_function().graph)
+
+    graphs = [traced() for _ in range(2)]
+    gc.collect()
+    assert [graph() for graph in graphs] == [None, None]
 
 
 def test_rows_have_error_feedback_too(link) -> None:

@@ -185,6 +185,34 @@ def test_a_snapshot_is_read_on_by_its_tag(ask: Rpc, training: Training) -> None:
     assert (code, error["id"]) == ("FAILED_PRECONDITION", "snapshot-gone")
 
 
+def test_a_call_that_is_given_up_disturbs_no_other(alone: Training) -> None:
+    """What it asked for is awaited first: two questions on one connection would get mixed up."""
+    with gateway(alone.directory, max_age=3600.0, grpc="127.0.0.1:0") as said:
+        options = [("grpc.enable_http_proxy", 0)]
+        with grpc.insecure_channel(said["grpc"], options) as channel:
+            take = channel.unary_unary(
+                f"/{messages.SERVICE}/TakeSnapshot",
+                messages.TakeSnapshotRequest.SerializeToString,
+                messages.Snapshot.FromString,
+            )
+            metadata = [("authorization", f"Bearer {TOKEN}")]
+
+            def begin() -> Any:
+                request = messages.TakeSnapshotRequest()
+                return take.future(request, metadata=metadata, timeout=PATIENCE)
+
+            before = alone.number
+            alone.snapshotting.clear()
+            given_up = begin()
+            until(lambda: len(alone.requests) == 1)
+            given_up.cancel()
+            second = begin()
+            time.sleep(0.3)
+            assert len(alone.requests) == 1
+            alone.snapshotting.set()
+            assert second.result().number == before + 2
+
+
 def test_status_and_exports(ask: Rpc, training: Training) -> None:
     status = ask("GetStatus")
     assert (status.mode, status.step, status.rate) == ("hosted", training.step, 12.5)

@@ -9,6 +9,8 @@ import pytest
 
 from ckpttool.conversion.report import SCHEMA
 from ckpttool.ps.runtime.versions import VersionFolder
+from ckpttool.storage import open_directory
+from ckpttool.storage.lock import DirectoryLock
 
 
 @pytest.fixture
@@ -110,6 +112,22 @@ def test_what_a_killed_export_and_a_killed_removal_left_goes(folder) -> None:
     )
     assert versions_of.keep(4) == []
     assert "1.json" not in names(folder)
+
+
+def test_what_a_living_conversion_makes_there_stays(folder) -> None:
+    """Somebody's own, into the same directory; and the lock that it holds meanwhile."""
+    staging = folder / ".ckpttool-convert-1a2b3c"
+    staging.mkdir()
+    with (
+        open_directory(str(staging)) as made_in,
+        open_directory(str(folder)) as beside,
+        DirectoryLock(made_in),
+        DirectoryLock(beside),
+    ):
+        VersionFolder(str(folder)).tidy()
+        assert {".ckpttool-convert-1a2b3c", ".ckpttool-lock"} <= {*names(folder)}
+    VersionFolder(str(folder)).tidy()
+    assert not [name for name in names(folder) if name.startswith(".")]
 
 
 def test_the_newest_savedmodel(folder) -> None:

@@ -14,12 +14,12 @@ from ckpttool.cli.output import Output
 from ckpttool.cli.parameters import AT_LEAST_0, DURATION, SIZE, WHEN
 from ckpttool.cli.screen import bytes_text
 from ckpttool.cli.views.prune import PruneView
-from ckpttool.cli.words import count
 from ckpttool.errors import UsageError
 from ckpttool.ops.prune.api import make_request
 from ckpttool.ops.prune.execute import apply_plan
 from ckpttool.ops.prune.facts import Request
 from ckpttool.ops.prune.plan import PrunePlan, plan_prune
+from ckpttool.policy.words import count
 from ckpttool.sources.address import require_run
 
 __all__ = ["command"]

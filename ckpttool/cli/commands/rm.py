@@ -8,8 +8,8 @@ from ckpttool.cli import options
 from ckpttool.cli.output import Output
 from ckpttool.cli.screen import bytes_text
 from ckpttool.cli.views.rm import RmView
-from ckpttool.cli.words import count
 from ckpttool.ops.rm import plan_rm, rm
+from ckpttool.policy.words import count
 
 __all__ = ["command"]
 

@@ -21,13 +21,14 @@ from ckpttool.cli.screen import bytes_text
 from ckpttool.cli.views.findings import caller
 from ckpttool.cli.views.graph import signature_rows, writer_text
 from ckpttool.cli.views.inspect_human import described
-from ckpttool.cli.words import count, when
+from ckpttool.cli.words import when
 from ckpttool.model import KINDS, Shard
 from ckpttool.ops.census import Census, Total
 from ckpttool.ops.graph_report import MetaReport
 from ckpttool.ops.inspect import InspectResult
 from ckpttool.ops.report import Report
 from ckpttool.ops.run_report import RunReport
+from ckpttool.policy.words import count
 from ckpttool.version import __version__
 
 __all__ = ["page"]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ckpttool.cli.html.markup import text
-from ckpttool.cli.words import count
 from ckpttool.ops.scopes import Scope
+from ckpttool.policy.words import count
 
 __all__ = ["Box", "Tile", "squarified", "tile_of", "treemap"]
 

@@ -9,7 +9,6 @@ from ckpttool.cli.escape import escape
 from ckpttool.cli.jsontext import exact
 from ckpttool.cli.screen import Column, Screen, tab_lines
 from ckpttool.cli.view import View
-from ckpttool.cli.words import count
 from ckpttool.model import KINDS, shape_text
 from ckpttool.ops.diff.facts import (
     Differs,
@@ -21,6 +20,7 @@ from ckpttool.ops.diff.facts import (
     Suggestion,
     ValuesDiffer,
 )
+from ckpttool.policy.words import count
 
 __all__ = ["DiffView"]
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Column, Screen
-from ckpttool.cli.words import count
 from ckpttool.model import shape_text
+from ckpttool.policy.words import count
 
 if TYPE_CHECKING:
     from ckpttool.formats.metagraph import Signature, TensorInfo

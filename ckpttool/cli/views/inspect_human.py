@@ -10,12 +10,13 @@ from ckpttool.cli.views.findings import caller, finding_lines
 from ckpttool.cli.views.graph import graph_lines, signature_lines, writer_text
 from ckpttool.cli.views.model import model_facts, model_lines, model_metas
 from ckpttool.cli.views.tree import tree_lines
-from ckpttool.cli.words import count, when
+from ckpttool.cli.words import when
 from ckpttool.model import Finding, Shard, shape_text
 from ckpttool.ops.census import Census, Partitioned, Total
 from ckpttool.ops.graph_report import GraphReport
 from ckpttool.ops.inspect import CheckpointReport, InspectResult
 from ckpttool.ops.run_report import RunCheckpoint, RunReport
+from ckpttool.policy.words import count
 from ckpttool.sources.shard_files import MISSING_NAMED
 
 __all__ = ["described", "human"]

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Column, Screen, bytes_text, tab_lines
 from ckpttool.cli.view import View
-from ckpttool.cli.words import count
 from ckpttool.model import shape_text
 from ckpttool.ops.load import RANGES_KEPT, Loaded, Picked, Plan
 from ckpttool.ops.save_values import Saved
+from ckpttool.policy.words import count
 
 if TYPE_CHECKING:
     from ckpttool.cli.jsontext import Written

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ckpttool.cli.views.graph import ops_lines
-from ckpttool.cli.words import count
 from ckpttool.ops.graph_report import MetaReport
+from ckpttool.policy.words import count
 
 if TYPE_CHECKING:
     from ckpttool.cli.screen import Screen

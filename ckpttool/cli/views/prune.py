@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Column, Screen, bytes_text, tab_lines
 from ckpttool.cli.view import View
-from ckpttool.cli.words import count, when
+from ckpttool.cli.words import when
 from ckpttool.ops.prune.execute import PruneResult
 from ckpttool.ops.prune.plan import PrunePlan
 from ckpttool.policy.facts import Decision, Retention
-from ckpttool.policy.words import duration
+from ckpttool.policy.words import count, duration
 from ckpttool.sources.filenames import join
 
 __all__ = ["PruneView", "policy_data", "prune_data"]

@@ -9,11 +9,11 @@ from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Column, Screen, bytes_text, tab_lines
 from ckpttool.cli.view import View
 from ckpttool.cli.views.prune import policy_data, prune_data
-from ckpttool.cli.words import count
 from ckpttool.ops.prune.many import RunReport
 from ckpttool.ops.prune.undo import UndoResult
 from ckpttool.ops.prune.watch import Round
 from ckpttool.policy.facts import Retention
+from ckpttool.policy.words import count
 from ckpttool.sources.filenames import join
 
 __all__ = ["PruneManyView", "UndoView", "round_record"]

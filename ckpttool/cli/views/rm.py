@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Screen, bytes_text, tab_lines
 from ckpttool.cli.view import View
-from ckpttool.cli.words import count
 from ckpttool.ops.prune.removal import Removal
 from ckpttool.ops.rm import RmPlan, RmRun
+from ckpttool.policy.words import count
 from ckpttool.sources.filenames import join
 
 __all__ = ["RmView"]

@@ -9,9 +9,9 @@ from typing import Any
 from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Column, Screen, bytes_text, tab_lines
 from ckpttool.cli.view import View
-from ckpttool.cli.words import count
 from ckpttool.conversion.wire import plain
 from ckpttool.ops.serve_ps.status import DownResult, StatusResult
+from ckpttool.policy.words import count
 from ckpttool.ps.events import Event
 from ckpttool.ps.run_dir import RunState
 
@@ -156,19 +156,25 @@ def _live(live: Mapping[str, Any]) -> Iterator[str]:
     """What the process with the parameters says of itself."""
     rate = f", {live['rate']:.1f} a second" if isinstance(live.get("rate"), int | float) else ""
     yield f"  step      {escape(_text(live.get('step')))}{rate}\n"
-    for name, value in (live.get("losses") or {}).items():
+    losses = live.get("losses")
+    for name, value in losses.items() if isinstance(losses, dict) else ():
         yield f"  {escape(str(name)):<9} {escape(_text(value))}\n"
     if isinstance(live.get("bytes"), int):
         yield f"  live      {count(live.get('variables', 0), 'variable')}, "
         yield f"{bytes_text(live['bytes'])}\n"
-    snapshots = live.get("snapshots") or []
+    snapshots = _records(live.get("snapshots"))
     if snapshots:
         last = snapshots[-1]
-        yield f"  snapshots {len(snapshots)}, the last at step {_text(last.get('step'))}: "
+        yield f"  snapshots {len(snapshots)}, the last at step {escape(_text(last.get('step')))}: "
         yield f"{escape(str(last.get('prefix')))}\n"
-    for export in live.get("exports") or []:
+    for export in _records(live.get("exports")):
         path, state = export.get("path"), export.get("state")
         yield f"  export    {escape(str(path))} ({escape(str(state))})\n"
+
+
+def _records(value: object) -> list[Mapping[str, Any]]:
+    """Of what another process says, what is a list of objects."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 class DownView(View):

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from ckpttool.cli.bars import bars, line
 from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Column, Screen
-from ckpttool.cli.words import count
 from ckpttool.model import shape_text
 from ckpttool.ops.figures.model import Figures, Histogram, Number
 from ckpttool.ops.stats import Row, Stats
+from ckpttool.policy.words import count
 from ckpttool.sources.series import Series
 
 __all__ = ["human", "short"]

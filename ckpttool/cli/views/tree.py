@@ -9,9 +9,9 @@ from typing import NamedTuple
 from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Column, Screen, bytes_text
 from ckpttool.cli.table import Layout
-from ckpttool.cli.words import count
 from ckpttool.model import shape_text
 from ckpttool.ops.scopes import Scope
+from ckpttool.policy.words import count
 
 __all__ = ["Row", "scope_data", "tree_lines", "tree_rows"]
 

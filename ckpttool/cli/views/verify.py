@@ -9,10 +9,10 @@ from ckpttool.cli.escape import escape
 from ckpttool.cli.screen import Screen, bytes_text, tab_lines
 from ckpttool.cli.view import View
 from ckpttool.cli.views.findings import ALIKE, NOT_CHECKED, caller, finding_lines, label_width
-from ckpttool.cli.words import count
 from ckpttool.model import Finding
 from ckpttool.ops.verification.report import NO_CHECKSUMS
 from ckpttool.ops.verify import NotChecked, Unjudged, VerifyResult
+from ckpttool.policy.words import count
 
 __all__ = ["VerifyView"]
 

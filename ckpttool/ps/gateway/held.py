@@ -83,7 +83,9 @@ class Held:
         made: _T | None = self._forms.get(write)
         if made is None:
             with self.using() as source:
-                made = self._forms[write] = write(self, source)
+                made = self._forms.get(write)  # of who held the source until now
+                if made is None:
+                    made = self._forms[write] = write(self, source)
         return made
 
     def pieces(self, variable: Variable, selection: Selection) -> Iterator[bytes]:

@@ -93,7 +93,7 @@ class _Calls:
             raise _wrong("a read names no variable", "neither name nor key is set")
         index = parse_index(request.index) if request.index else ()
         held = await self._service.pinned(request.snapshot)
-        head = messages.ReadHead(snapshot=held.form(_snapshot))
+        head = messages.ReadHead(snapshot=_snapshot(held))
         if held.tag == request.known:
             head.unchanged = True
             yield _bytes(messages.ReadPiece(head=head))
@@ -122,7 +122,7 @@ class _Calls:
     async def snapshot(self, request: Message) -> bytes:
         consistent = request.consistent if request.HasField("consistent") else None
         held = await self._service.snapshot(consistent=consistent)
-        return _bytes(held.form(_snapshot))
+        return _bytes(_snapshot(held))
 
     async def export(self, request: Message) -> bytes:
         if not request.to:
@@ -239,7 +239,7 @@ def _bytes(message: Message) -> bytes:
     return data
 
 
-def _snapshot(held: Held, _: Source) -> Message:
+def _snapshot(held: Held) -> Message:
     message = messages.filled(messages.Snapshot, held.record)
     message.tag = held.tag
     return message
@@ -248,7 +248,7 @@ def _snapshot(held: Held, _: Source) -> Message:
 def _listing(held: Held, source: Source) -> list[bytes]:
     """The variables of a snapshot, as the pieces of an answer."""
     pieces = []
-    piece = messages.ListPiece(snapshot=_snapshot(held, source), style=source.style)
+    piece = messages.ListPiece(snapshot=_snapshot(held), style=source.style)
     size = piece.ByteSize()
     for variable in source.variables():
         message = messages.variable_message(variable)

@@ -11,11 +11,12 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from ckpttool.errors import CkpttoolError
 from ckpttool.formats.dtypes import BY_NAME
@@ -29,8 +30,9 @@ __all__ = ["PIECE_BYTES", "Body", "Service", "item_bytes", "sayable"]
 
 #: So many bytes are sent at once.
 PIECE_BYTES = 2**20
-#: Seconds that a snapshot may take, and an export.
-_SNAPSHOT_SECONDS = 300.0
+#: Seconds that a snapshot may take, at the slowest ``--drain-rate`` that is of use, and an
+#: export.
+_SNAPSHOT_SECONDS = 3600.0
 _EXPORT_SECONDS = 6 * 3600.0
 #: Exports that are waited for at a time; the training makes one after the other.
 _EXPORTS = 16
@@ -43,8 +45,9 @@ _AGAIN_SECONDS = 1.0
 _LEAD = 0.1
 _STATUS_PATIENCE = 10.0
 
-
 _log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +101,7 @@ class Service:
         Raises:
             UnreachableError: there is none.
         """
-        async with self._asking:
-            if time.monotonic() - self._status_at > _STATUS_SECONDS:
-                self._status = await asyncio.to_thread(self._asks.ask, "status")
-                self._status_at = time.monotonic()
-            return self._status
+        return await _alone(self._asking, self._fresh_status)
 
     async def current(self) -> Held:
         """A snapshot that is new enough.
@@ -115,14 +114,12 @@ class Service:
         if held is not None:
             self._look_ahead(held)
             return held
-        async with self._refreshing:
-            held = self._new_enough()  # who waited gets what the first one brought
-            return held or await self._refresh(max_age=self._max_age)
+        return await _alone(self._refreshing, self._newest)
 
     async def snapshot(self, *, consistent: bool | None) -> Held:
         """Make a new one; raises as ``current``."""
-        async with self._refreshing:
-            return await self._refresh(max_age=None, consistent=consistent)
+        refresh = partial(self._refresh, max_age=None, consistent=consistent)
+        return await _alone(self._refreshing, refresh)
 
     async def pinned(self, tag: str | None) -> Held:
         """The snapshot of that tag; a new enough one where there is none.
@@ -151,7 +148,7 @@ class Service:
                     self._exporting.discard(client)
 
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._waiting, ask)
+        return await loop.run_in_executor(self._waiting if wait else None, ask)
 
     def read(self, held: Held, name: str, index: Index) -> Body:
         """Elements of a variable; blocks, and so do the pieces of its answer.
@@ -180,6 +177,16 @@ class Service:
         self._asks.close()
         self._snapshots.close()
         self._shelf.close()
+
+    async def _fresh_status(self) -> dict[str, Any]:
+        if time.monotonic() - self._status_at > _STATUS_SECONDS:
+            self._status = await asyncio.to_thread(self._asks.ask, "status")
+            self._status_at = time.monotonic()
+        return self._status
+
+    async def _newest(self) -> Held:
+        held = self._new_enough()  # who waited gets what the first one brought
+        return held or await self._refresh(max_age=self._max_age)
 
     def _new_enough(self) -> Held | None:
         held = self._shelf.newest
@@ -213,6 +220,23 @@ class Service:
         self._asked = time.monotonic()
         self._took = self._asked - began
         return held
+
+
+async def _alone(lock: asyncio.Lock, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    """Do what nobody else may do meanwhile.
+
+    Once begun it goes on to its end under the lock, though who asked for it is gone: its
+    thread cannot be called back, and its connection is for one thread at a time.
+    """
+
+    async def to_the_end() -> _T:
+        try:
+            return await work()
+        finally:
+            lock.release()
+
+    await lock.acquire()
+    return await asyncio.shield(asyncio.create_task(to_the_end()))
 
 
 def sayable(value: object) -> object:

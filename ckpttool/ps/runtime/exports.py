@@ -151,8 +151,9 @@ class Exporter:
 
     def close(self) -> None:
         """End what is under way."""
-        self._closed = True
-        child = self._child
+        with self._lock:
+            self._closed = True
+            child = self._child
         if child is not None:
             end_tied(child)
 
@@ -179,6 +180,8 @@ class Exporter:
             started = time.monotonic()
             folder = self._folder(export.name)
             try:
+                if self._closed:
+                    raise _ended_meanwhile(export.name)
                 folder.make()
                 snapshot = self._snapshot()
                 self._in_use = snapshot.prefix
@@ -237,16 +240,18 @@ class Exporter:
         return refreshed
 
     def _run_convert(self, name: str, words: Sequence[str]) -> _Ended:
-        if self._closed:
-            return _Ended(-signal.SIGTERM, "the training ended meanwhile")
         log = self._log(name)
         before = os.path.getsize(log) if os.path.exists(log) else 0
-        self._child = spawn_tied("ckpttool", words, log=log)
+        with self._lock:
+            if self._closed:
+                raise _ended_meanwhile(name)
+            child = self._child = spawn_tied("ckpttool", words, log=log)
         try:
-            code = self._child.wait()
+            code = child.wait()
         finally:
-            end_tied(self._child)
-            self._child = None
+            with self._lock:
+                self._child = None
+            end_tied(child)
         said = "" if code < 0 else _last_words(log, before)
         return _Ended(code, said or _of_code(code))
 
@@ -256,7 +261,7 @@ class Exporter:
             if made and self._keep:
                 return folder.keep(self._keep)
             folder.tidy()
-        except OSError as error:
+        except (OSError, CkpttoolError) as error:
             sys.stderr.write(f"cannot tidy up after an export: {error}\n")
         return []
 
@@ -307,6 +312,12 @@ def said_of(error: Exception) -> str:
     if isinstance(error, CkpttoolError):
         return f"{error.what}: {error.why}"
     return str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+
+
+def _ended_meanwhile(name: str) -> ConversionError:
+    return ConversionError(
+        f"the export {name} failed", why="the training ended meanwhile", id="export-failed"
+    )
 
 
 def _last_words(log: str, start: int) -> str:

@@ -9,6 +9,7 @@ the graph, beside the gradient. All start at zero, and end with the worker.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,6 +20,21 @@ __all__ = ["Remainders"]
 
 tf1 = tf.compat.v1
 _R = tf.raw_ops
+_ATTRIBUTE = "_ckpttool_remainders"
+
+
+@dataclass(frozen=True, slots=True)
+class _InGraph:
+    """What a graph has of the variables of a ``Link``, by variable.
+
+    Attributes:
+        local: remainders, of TensorFlow 1.
+        last: the last exchange of each: a variable that is pushed twice in a step has two,
+            the second after the first.
+    """
+
+    local: dict[Any, Any] = field(default_factory=dict)
+    last: dict[Any, Any] = field(default_factory=dict)
 
 
 class Remainders:
@@ -32,10 +48,6 @@ class Remainders:
     def __init__(self, strategy: Any) -> None:
         self._strategy = strategy
         self._variables: dict[Any, Any] = {}
-        self._local: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
-        #: The last exchange of each remainder in a graph: one that is pushed twice in a step
-        #: has two, the second after the first.
-        self._last: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 
     def exchange(
         self,
@@ -75,15 +87,15 @@ class Remainders:
     def _before(self, variable: Any) -> list[Any]:
         if tf.executing_eagerly():
             return []
-        here = self._last.get(tf1.get_default_graph(), {})
-        return [here[variable.ref()]] if variable.ref() in here else []
+        last = self._here().last
+        return [last[variable.ref()]] if variable.ref() in last else []
 
     def _after(
         self, variable: Any, kept: Any, sent: tuple[tf.Tensor, ...]
     ) -> tuple[tf.Tensor, ...]:
         if tf.executing_eagerly():
             return sent
-        self._last.setdefault(tf1.get_default_graph(), {})[variable.ref()] = kept
+        self._here().last[variable.ref()] = kept
         # Nothing else asks for what is kept.
         with tf.control_dependencies([kept]):
             return tuple(tf.identity(tensor) for tensor in sent)
@@ -91,7 +103,7 @@ class Remainders:
     def _of(self, variable: Any, gradient: tf.Tensor) -> Any:
         """The remainder of a variable; made at its first push."""
         if not tf1.executing_eagerly_outside_functions():
-            local = self._local.setdefault(tf1.get_default_graph(), {})
+            local = self._here().local
             if variable.ref() not in local:
                 local[variable.ref()] = _local_variable(variable, gradient)
             return local[variable.ref()]
@@ -99,6 +111,16 @@ class Remainders:
             with tf.init_scope(), tf.device(None):
                 self._variables[variable.ref()] = self._per_worker(variable.shape)
         return self._variables[variable.ref()]
+
+    def _here(self) -> _InGraph:
+        """What belongs to the default graph, kept by the graph itself.
+
+        A dictionary of graphs here would never let one go: its values lead back to its keys.
+        """
+        graph = tf1.get_default_graph()
+        of_all: Any = graph.__dict__.setdefault(_ATTRIBUTE, WeakKeyDictionary())
+        found: _InGraph = of_all.setdefault(self, _InGraph())
+        return found
 
     def _per_worker(self, shape: Any) -> Any:
         def make(**_: Any) -> Any:

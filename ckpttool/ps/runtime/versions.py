@@ -12,7 +12,9 @@ import stat
 from collections.abc import Iterator
 
 from ckpttool.conversion.report import is_report
+from ckpttool.storage import open_directory
 from ckpttool.storage.local_files import OWN_PREFIX
+from ckpttool.storage.lock import LOCK_NAME, is_locked
 
 __all__ = ["VersionFolder"]
 
@@ -61,8 +63,9 @@ class VersionFolder:
     def tidy(self) -> None:
         """Remove what a failed or killed export, or removal, left."""
         for name in self._names():
-            if name.startswith(OWN_PREFIX):
-                _remove(os.path.join(self._path, name))
+            path = os.path.join(self._path, name)
+            if name.startswith(OWN_PREFIX) and not _is_in_use(path):
+                _remove(path)
 
     def keep(self, count: int) -> list[int]:
         """Let the oldest versions go and keep the newest so many; gives the numbers that went.
@@ -125,6 +128,15 @@ def _numbers(names: list[str]) -> list[int]:
 
 def _is_inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder + os.sep)
+
+
+def _is_in_use(path: str) -> bool:
+    """Whether a living process makes something there, or holds this lock."""
+    folder = os.path.dirname(path) if os.path.basename(path) == LOCK_NAME else path
+    if not os.path.isdir(folder) or os.path.islink(folder):
+        return False
+    with open_directory(folder) as directory:
+        return is_locked(directory)
 
 
 def _remove(path: str) -> None:

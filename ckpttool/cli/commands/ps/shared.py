@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from ckpttool.cli.output import Output
 from ckpttool.cli.parameters import DURATION, SIZE
@@ -38,6 +39,12 @@ __all__ = [
 ]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+#: The options that say how the training goes.
+_OF_TRAINING = (
+    *("exit_when_done", "partition", "exports", "push", "pull", "error_feedback"),
+    *("snapshot_every", "snapshot_every_steps", "keep_snapshots", "drain_rate"),
+    *("export_every", "export_every_steps", "keep_exports"),
+)
 
 
 def _all(*added: Callable[[_F], _F]) -> Callable[[_F], _F]:
@@ -267,7 +274,7 @@ def training(run_dir: str, given: dict[str, Any]) -> Training | None:
         UsageError: an option that means something only with another one.
     """
     if given["train"] is None:
-        _refuse_without("--train", given, "exit_when_done", "partition", "exports", "push", "pull")
+        _refuse_without("--train", given, *_OF_TRAINING)
         return None
     snapshots, exports = live_setup(given)
     if not given["push"]:
@@ -319,13 +326,19 @@ def _export(text: str, seconds: float | None, steps: int | None) -> ExportSetup:
 
 def _refuse_without(needed: str, given: dict[str, Any], *names: str) -> None:
     for name in names:
-        if given[name]:
+        if given[name] and _is_given(name):
             option = "--" + name.replace("_", "-").removesuffix("s" if name == "exports" else "")
             raise UsageError(
                 f"{option} means nothing without {needed}",
                 why=f"it says how {needed} is done",
                 hint=f"add {needed}, or leave {option} out",
             )
+
+
+def _is_given(name: str) -> bool:
+    """Whether an option was given, rather than left at its default."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source not in {None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP}
 
 
 def _absolute(path: str | None) -> str | None:
