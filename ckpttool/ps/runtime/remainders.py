@@ -118,9 +118,11 @@ class Remainders:
         A dictionary of graphs here would never let one go: its values lead back to its keys.
         """
         graph = tf1.get_default_graph()
-        of_all: Any = graph.__dict__.setdefault(_ATTRIBUTE, WeakKeyDictionary())
-        found: _InGraph = of_all.setdefault(self, _InGraph())
-        return found
+        of_all: WeakKeyDictionary[Remainders, _InGraph] | None = getattr(graph, _ATTRIBUTE, None)
+        if of_all is None:
+            of_all = WeakKeyDictionary()
+            setattr(graph, _ATTRIBUTE, of_all)
+        return of_all.setdefault(self, _InGraph())
 
     def _per_worker(self, shape: Any) -> Any:
         def make(**_: Any) -> Any:
