@@ -113,8 +113,9 @@ class Page:
         self._session = attached["sessionId"]
 
     def html(self) -> str:
-        """The document as it is now."""
-        found = self._ask("Runtime.evaluate", expression="document.documentElement.outerHTML")
+        """The document as it is now; empty while the first of it is on its way."""
+        asked = "document.documentElement ? document.documentElement.outerHTML : ''"
+        found = self._ask("Runtime.evaluate", expression=asked)
         text: str = found["result"]["value"]
         return text
 
