@@ -33,8 +33,6 @@ _MNIST = "keras3-mnist-weights-sm-tflite/saved_model"
 REFUSED: Mapping[tuple[str, str], str] = {
     (_TWO, "onnx"): "onnx-signatures",
     (_TWO, "tfjs"): "tfjs-signatures",
-    (_MNIST, "onnx"): "onnx-signatures",
-    (_MNIST, "tfjs"): "tfjs-signatures",
     ("v2-taxi-tf29-estimator/model.ckpt-1000", "tflite"): "tflite-flex",
 }
 _REGRESSION = "multi-regression-allformats/regression"
