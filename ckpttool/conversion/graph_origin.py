@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ from ckpttool.conversion.stored import (
 from ckpttool.conversion.training import is_setting, nothing_dropped, require_serving
 from ckpttool.errors import IncompleteError, NoGraphError
 from ckpttool.formats.graph_file import GraphFile, read_graph_file
-from ckpttool.formats.graphdef import Graph
+from ckpttool.formats.graphdef import Graph, Node
 from ckpttool.limits import Limits
 from ckpttool.policy.words import count
 from ckpttool.sources.graph_analysis import GraphAnalysis, analyse_graph, find_tensor
@@ -131,7 +131,7 @@ class _Chosen:
             if (name := self._topology.nodes[place].name) not in (self._frozen.keys() | asked)
             and not name.startswith(off)
         ]
-        functions = called(self._graph, self.needed, self._never_called())
+        functions = called(self._graph, self._told(), self._never_called())
         found = training_signs(self._graph, self._topology, among, functions)
         return tuple(one for one in found if one.alters and one.id not in _CUT_AWAY)
 
@@ -268,6 +268,17 @@ class _Chosen:
         known = {name: value for name, value in self._frozen.items() if isinstance(value, bool)}
         nodes = (BranchNode(node.name, node.op, node.inputs) for node in self._graph.nodes)
         return follow(nodes if known else (), known)
+
+    def _told(self) -> Iterator[Node]:
+        """The nodes whose functions are looked at: not where a fixed value goes into one.
+
+        What that turns off inside cannot be told here. Of a condition the branch is known.
+        """
+        fixed = self._frozen.keys() | self._truths.keys()
+        for node in self.needed:
+            given = {split_tensor(one)[0] for one in node.inputs}
+            if node.op in {"If", "StatelessIf"} or not given & fixed:
+                yield node
 
     def _never_called(self) -> set[tuple[str, str]]:
         """The branches of conditions on a fixed truth value that are not taken."""

@@ -30,6 +30,7 @@ from ckpttool.limits import Limits
 from ckpttool.policy.words import count
 from ckpttool.sources.graph_analysis import find_tensor
 from ckpttool.sources.graph_functions import called
+from ckpttool.sources.graph_roles import switch_like
 from ckpttool.sources.graph_signs import Sign, training_signs
 from ckpttool.sources.graph_topology import Topology, split_tensor
 from ckpttool.sources.graph_variables import meta_variables
@@ -72,24 +73,27 @@ def of_saved_model(request: Request, folder: str, limits: Limits) -> Origin:
         graph = meta.graph()
         require_known_ops(folder, {node.op for node in graph.all_nodes()}, graph)
         _require_variables(folder, meta, graph, limits)
-        signs = _training_signs(graph, chosen)
+        signs = _training_signs(graph, chosen, any_switch=meta.objects is None)
         warnings = require_serving(folder, signs, allowed=request.allow_training_graph)
         notes: tuple[str, ...] = ()
         if TARGETS[request.target].single and not request.signatures:
             chosen, notes = _distinct(graph, chosen)
         if len(chosen) > 1 and (request.inputs or request.outputs):
             chosen = chosen[:1]
-            notes = (f"only {chosen[0].name}: --input and --output are of one signature",)
+            notes = (*notes, f"only {chosen[0].name}: --input and --output are of one signature")
         ports = _Ports(request, graph if meta.objects is None else None, folder)
         signatures = tuple(map(ports.of, chosen))
         return Origin("savedmodel", folder, folder, signatures, meta.tags, notes, warnings)
 
 
-def _training_signs(graph: Graph, signatures: Sequence[StoredSignature]) -> list[Sign]:
+def _training_signs(
+    graph: Graph, signatures: Sequence[StoredSignature], *, any_switch: bool
+) -> list[Sign]:
     """Signs that what is served was traced as in training: dropout, the batch's own mean.
 
-    Where a truth value or a rate is fed, or has a value by default, that decides, and both
-    ways are in the graph.
+    Where a switch or a rate is fed, or has a value by default, that decides, and both ways
+    are in the graph. In TensorFlow 1 any truth value may be the switch (``any_switch``), later
+    one that is called so: a mask is none.
     """
     topology = Topology(graph)
     outputs = [port.tensor for one in signatures for port in one.outputs]
@@ -97,7 +101,10 @@ def _training_signs(graph: Graph, signatures: Sequence[StoredSignature]) -> list
     nodes = [topology.nodes[place] for place in sorted(places)]
     for node in nodes:
         if node.op in {"Placeholder", "PlaceholderWithDefault"} and (
-            graph.attrs(node).type("dtype") == "bool" or is_setting(node.name)
+            is_setting(node.name)
+            or (
+                graph.attrs(node).type("dtype") == "bool" and (any_switch or switch_like(node.name))
+            )
         ):
             return []
     found = training_signs(graph, topology, places, called(graph, nodes))

@@ -117,7 +117,8 @@ def convert(
         tolerance: the NRMSE that is accepted; None: by precision.
         require_check: a result that cannot be checked is an error.
         check_only: check what is at the destination, and write nothing.
-        report: where the report of the check goes; None: beside the result.
+        report: where the report of the check goes; None: beside the result (not of
+            weights, which have none).
         seed: of the check's inputs.
         timeout: seconds for the child; None: as the limits say.
         memory: bytes for the child (Linux); None: as the limits say.

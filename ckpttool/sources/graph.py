@@ -61,7 +61,7 @@ def open_resolved(resolved: Resolved, limits: Limits) -> GraphSource | MetaGraph
         raise
 
 
-class _GraphSource(ListedSource):
+class _GraphFileSource(ListedSource):
     """What both have in common: one file, opened before it was known what is in it."""
 
     def __init__(
@@ -77,7 +77,7 @@ class _GraphSource(ListedSource):
         self.number = file_number(os.path.splitext(resolved.prefix)[0])
 
 
-class GraphSource(_GraphSource):
+class GraphSource(_GraphFileSource):
     """A ``GraphDef``: its constants are its variables.
 
     One that has variables too is no frozen graph: their values are in a checkpoint, and what
@@ -173,7 +173,7 @@ class GraphSource(_GraphSource):
         return result
 
 
-class MetaGraphSource(_GraphSource):
+class MetaGraphSource(_GraphFileSource):
     """A ``MetaGraphDef``, or a ``SavedModel`` without variables: their names alone."""
 
     def __init__(

@@ -2,7 +2,7 @@
 
 Each sign says how many nodes show it and names some. ``alters`` tells those that change what
 the graph computes (a batch normalisation that uses the batch's own mean) from those that only
-say what it is for (an optimizer beside it). Looks at a graph's own nodes, not at functions.
+say what it is for (an optimizer beside it). Functions are looked at where they are given.
 """
 
 from __future__ import annotations
@@ -191,7 +191,8 @@ def _has_no_scale(topology: Topology, place: int) -> bool:
     So Keras 2 normalises a layer: by each example's own mean, when it serves too
     (keras/layers/normalization/layer_normalization.py). That of a batch scales by a weight.
     """
-    return any(topology.nodes[one].op == "Fill" for one in topology.producers[place][1:])
+    scale = topology.of_names(topology.nodes[place].inputs[1:2])
+    return any(topology.nodes[one].op == "Fill" for one in scale)
 
 
 def _makes_a_mask(topology: Topology, place: int) -> bool:

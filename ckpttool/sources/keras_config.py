@@ -55,7 +55,7 @@ def parse_object(data: str | bytes, what: str) -> dict[str, Any]:
             character in it (a lone surrogate).
     """
     try:
-        text = data if isinstance(data, str) else data.decode("utf-8")
+        text = data if isinstance(data, str) else data.decode(json.detect_encoding(data))
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
         _unreadable(what, str(error) or type(error).__name__)

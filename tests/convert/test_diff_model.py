@@ -128,6 +128,29 @@ def test_keras_2_and_3_are_told_apart(models: Path, tmp_path: Path) -> None:
     assert caught.value.id == "diff-model-source"
 
 
+def test_a_file_without_the_optimizer_of_a_compiled_model_restores(tmp_path: Path) -> None:
+    """Keras loads it, and a use of the model needs none; a layer that is missing is told alone."""
+    keras = pytest.importorskip("keras")
+    (tmp_path / "build.py").write_text(
+        "import keras\n\ndef compiled(more=False):\n"
+        "    layers = [keras.Input((3,)), keras.layers.Dense(2)]\n"
+        "    model = keras.Sequential(layers + [keras.layers.Dense(2)] * more)\n"
+        "    model.compile('adam', 'mse')\n"
+        "    return model\n"
+    )
+    plain = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    plain.save_weights(tmp_path / "plain.weights.h5")
+    found = asked(tmp_path / "plain.weights.h5", tmp_path, "compiled")
+    assert found.restores
+    assert not found.only_b
+    assert not found.warnings
+    code = ModelCode(f"{tmp_path / 'build.py'}:compiled", ("more=True",))
+    source = str(tmp_path / "plain.weights.h5")
+    larger = diff_model(source, code, want=Wanted(), limits=Limits(), run=here)
+    assert not larger.restores
+    assert {one.kind for one in larger.only_b} == {"model"}
+
+
 @pytest.mark.parametrize(
     ("changes", "restores"),
     [

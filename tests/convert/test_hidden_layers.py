@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ckpttool.errors import IncompleteError
+from ckpttool.errors import IncompleteError, UsageError
 from tests.support.converting import feed, open_program
 
 np = pytest.importorskip("numpy")
@@ -145,3 +145,136 @@ def test_a_list_that_does_not_fit_is_not_taken(code: Path, tmp_path: Path) -> No
     with pytest.raises(IncompleteError) as caught, opened:
         pass
     assert caught.value.id == "model-unmatched"
+
+
+def two_of_one_kind(code: Path, prefix: str) -> tuple[Any, Any]:
+    """A student and a teacher, both trained, all of whose layers but one are in lists."""
+    student, teacher = trained(code, "block"), trained(code, "block")
+    for one in teacher.trainable_variables:
+        one.assign(one + 1.0)
+    tf.train.Checkpoint(student=student, teacher=teacher).write(prefix)
+    return student, teacher
+
+
+@pytest.mark.parametrize("root", ["student", "teacher"])
+def test_the_list_is_that_of_the_model_that_was_asked_for(
+    root: str, code: Path, tmp_path: Path
+) -> None:
+    models = dict(
+        zip(("student", "teacher"), two_of_one_kind(code, str(tmp_path / "ckpt")), strict=True)
+    )
+    with open_program(tmp_path / "ckpt", model=f"{code}:block", root=root) as program:
+        (function,) = program.functions
+        feeds = feed(function)
+        (found,) = function.run(feeds).values()
+        np.testing.assert_allclose(found, models[root](*feeds.values()), rtol=1e-5, atol=1e-5)
+
+
+ALL_IN_A_LIST = """
+import keras
+
+
+class Steps(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.steps = [keras.layers.Dense(8), keras.layers.Dense(2)]
+
+    def call(self, x):
+        for one in self.steps:
+            x = one(x)
+        return x
+
+
+def steps():
+    model = Steps()
+    model.build((None, 8))
+    return model
+"""
+SHAPES["steps"] = (8,)
+
+
+def test_of_two_lists_that_fit_none_is_taken(tmp_path: Path) -> None:
+    """Nothing of either model is met by object, so nothing tells which list is meant."""
+    code = tmp_path / "steps.py"
+    code.write_text(ALL_IN_A_LIST)
+    student, teacher = trained(code, "steps"), trained(code, "steps")
+    tf.train.Checkpoint(student=student, teacher=teacher).write(str(tmp_path / "ckpt"))
+    given = {"model": f"{code}:steps", "inputs": ["x:float32[?,8]"]}
+    with pytest.raises(IncompleteError), open_program(tmp_path / "ckpt", **given):
+        pass
+    with open_program(tmp_path / "ckpt", **given, root="teacher") as program:
+        (function,) = program.functions
+        feeds = feed(function)
+        (found,) = function.run(feeds).values()
+        np.testing.assert_allclose(found, teacher(*feeds.values()), rtol=1e-5, atol=1e-5)
+
+
+def test_a_model_that_a_checkpoint_has_twice_is_told(tmp_path: Path) -> None:
+    code = tmp_path / "dense.py"
+    code.write_text(
+        "import keras\n\ndef dense():\n"
+        "    return keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])\n"
+    )
+    student, teacher = build(code, "dense"), build(code, "dense")
+    tf.train.Checkpoint(student=student, teacher=teacher).write(str(tmp_path / "ckpt"))
+    with open_program(tmp_path / "ckpt", model=f"{code}:dense") as program:
+        (said,) = program.warnings
+        assert said == "such a model is under student, teacher: student was taken; --root chooses"
+    with open_program(tmp_path / "ckpt", model=f"{code}:dense", root="teacher") as program:
+        assert program.warnings == ()
+
+
+def test_wrong_names_in_a_checkpoint_of_tensorflow_1_are_no_hidden_layers(
+    code: Path, tmp_path: Path
+) -> None:
+    """The advice is about names then, not about what an object graph leaves out."""
+    tf.raw_ops.SaveV2(
+        prefix=str(tmp_path / "ckpt"),
+        tensor_names=["other"],
+        shape_and_slices=[""],
+        tensors=[tf.zeros([2])],
+    )
+    opened = open_program(tmp_path / "ckpt", model=f"{code}:block")
+    with pytest.raises(IncompleteError) as caught, opened:
+        pass
+    assert caught.value.id == "model-unmatched"
+    assert "in a list or a dict" not in caught.value.why
+    assert "ckpttool list" in caught.value.hint
+
+
+PLAIN = """
+import tensorflow as tf
+
+
+class Plain:
+    def __init__(self):
+        self.variables = [tf.Variable([[1.0], [2.0]], name=one) for one in ("there", "missing")]
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], name="x")])
+    def __call__(self, x):
+        return x @ self.variables[0] + x @ self.variables[1]
+"""
+
+
+def test_a_plain_class_may_miss_a_value_too(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text(PLAIN)
+    tf.raw_ops.SaveV2(
+        prefix=str(tmp_path / "ckpt"),
+        tensor_names=["there"],
+        shape_and_slices=[""],
+        tensors=[tf.zeros([2, 1])],
+    )
+    opened = open_program(tmp_path / "ckpt", model=f"{tmp_path}/plain.py:Plain")
+    with pytest.raises(IncompleteError) as caught, opened:
+        pass
+    assert caught.value.id == "model-unmatched"
+    assert "missing" in caught.value.why
+    assert "1 of its 2 variables" in caught.value.why
+
+
+def test_an_attribute_of_what_has_none_is_refused(code: Path, tmp_path: Path) -> None:
+    build(code, "block").save_weights(tmp_path / "block.weights.h5")
+    opened = open_program(tmp_path / "block.weights.h5", model=f"{code}:block", root="net")
+    with pytest.raises(UsageError) as caught, opened:
+        pass
+    assert caught.value.id == "options-contradict"

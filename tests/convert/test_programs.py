@@ -305,3 +305,12 @@ def test_d38_a_keras_2_checkpoint_needs_a_keras_2_model(tmp_path: Path, models: 
         pass
     assert caught.value.id == "model-unmatched"
     assert "tf_keras" in caught.value.hint
+
+
+def test_inputs_of_one_key_are_told_apart() -> None:
+    """Two dicts with the same key: everything later goes by the names, the check too."""
+    from ckpttool.conversion.worker.model_functions import _of_signature
+
+    spec = tf.TensorSpec([None, 2])
+    assert [one.name for one in _of_signature([{"x": spec}, {"x": spec}])] == ["input_0", "input_1"]
+    assert [one.name for one in _of_signature([{"x": spec}, {"y": spec}])] == ["x", "y"]

@@ -67,6 +67,45 @@ def test_a_branch_that_a_fixed_switch_never_takes(tmp_path: Path) -> None:
     assert "dropout" in refused(source, outputs=["y"], freeze=["is_training=True"]).why
 
 
+def test_what_a_fixed_rate_turns_off_in_a_loop(tmp_path: Path) -> None:
+    """The rate goes into the loop as it is: what it does there cannot be told, nor is it asked."""
+
+    def build(x: Any, weights: Any) -> Any:
+        keep = tf.compat.v1.placeholder(tf.float32, [], "keep_prob")
+
+        def body(step: Any, value: Any, keep: Any) -> Any:
+            return step + 1, tf.nn.dropout(value, 1.0 - keep, name="dropout"), keep
+
+        given = (0, x @ weights, keep)
+        return tf.while_loop(lambda step, *_: step < 2, body, given)[1]
+
+    tf.compat.v1.enable_control_flow_v2()
+    source = save_graph(tmp_path, build)
+    assert "dropout" in refused(source, outputs=["y"]).why
+    off = request(source, outputs=["y"], freeze=["keep_prob=1.0"])
+    assert find_origin(off, Limits()).warnings == ()
+
+
+def test_a_mask_is_no_switch(tmp_path: Path) -> None:
+    """An input of truth values that is not called one does not decide about dropout."""
+    module = tf.Module()
+    module.weights = tf.Variable(tf.ones([4, 2]))
+
+    def save(name: str) -> Path:
+        specs = [tf.TensorSpec([None, 4], name="x"), tf.TensorSpec([None], tf.bool, name=name)]
+
+        @tf.function(input_signature=specs)
+        def serve(x: Any, mask: Any) -> Any:
+            dropped = tf.nn.dropout(x @ module.weights, 0.5, name="dropout")
+            return tf.where(mask[:, None], dropped, 0.0)
+
+        tf.saved_model.save(module, str(tmp_path / name), signatures=serve)
+        return tmp_path / name
+
+    assert "dropout" in refused(save("attention_mask")).why
+    assert find_origin(request(save("is_training")), Limits()).warnings == ()
+
+
 def keras_export(library: str, folder: Path, *, training: bool) -> Path:
     """A SavedModel whose signature calls a model as in training, or as it is served."""
     keras = pytest.importorskip(library)

@@ -133,7 +133,7 @@ def test_a_graph_with_error_feedback_goes_with_its_last_user(link) -> None:
     fed = link.Link(push="int8", error_feedback=True)
     variable = tf.Variable(tf.zeros([2]))
 
-    def traced() -> weakref.ref:
+    def traced() -> weakref.ref[object]:
         step = tf.function(lambda: fed.push(tf.constant([127.0, 0.1]), variable))
         return weakref.ref(step.get_concrete_function().graph)
 

@@ -15,7 +15,7 @@ import pytest
 from ckpttool.errors import CkpttoolError, IncompleteError, UnsafeError, UnsupportedError
 from ckpttool.model import Variable
 from ckpttool.sources.base import Source
-from ckpttool.sources.keras_config import groups_of_layers
+from ckpttool.sources.keras_config import groups_of_layers, parse_object
 from ckpttool.sources.registry import open_source
 from ckpttool.sources.selection import Selection
 
@@ -160,6 +160,11 @@ def test_what_the_configuration_says(files) -> None:
         with open_source(str(files / name)) as source:
             assert source.notes[-1] == f"{name}: {summary}, written by Keras {version}"
             assert source.findings() == ()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_configuration_in_any_encoding_that_keras_reads(encoding) -> None:
+    assert parse_object('{"name": "é"}'.encode(encoding), "config.json") == {"name": "é"}
 
 
 def test_any_other_hdf5_file_is_its_datasets(tmp_path) -> None:

@@ -8,7 +8,6 @@ by comparing it with the file that Keras writes of this very model; else names d
 from __future__ import annotations
 
 import os
-import sys
 import traceback
 from collections.abc import Sequence
 from typing import Any
@@ -18,10 +17,18 @@ from ckpttool.conversion.job import Job
 from ckpttool.conversion.wire import decode, encode, plain
 from ckpttool.conversion.worker.keras_safety import require_contained
 from ckpttool.conversion.worker.model import RANDOM, built_model, functions_of, variables_of
+from ckpttool.conversion.worker.model_functions import is_keras
 from ckpttool.conversion.worker.object_paths import find_places
-from ckpttool.conversion.worker.restoring import KERAS, mark, marked, names_of
+from ckpttool.conversion.worker.restoring import (
+    KERAS,
+    mark,
+    marked,
+    names_of,
+    require_attributes,
+)
 from ckpttool.errors import UnsupportedError, UsageError
 from ckpttool.limits import default_limits
+from ckpttool.policy.words import count
 from ckpttool.sources.base import Source
 from ckpttool.sources.registry import open_source
 
@@ -51,6 +58,7 @@ def _asked(job: Job) -> Asked:
         )
     assert job.origin.values is not None, "a model without a checkpoint is no question"
     with open_source(job.origin.values, default_limits()) as source:
+        require_attributes(source, job.request.root)
         if source.kind in KERAS:
             asked = _of_keras(model, source, job)
         elif source.style == "object":
@@ -68,16 +76,11 @@ def _made_variables(model: Any, job: Job) -> tuple[str, ...]:  # noqa: ANN401
     try:
         functions_of(model, job)
     except UsageError as error:
-        if error.id != "model-inputs" or _is_keras(model) or not getattr(model, "variables", ()):
+        if error.id != "model-inputs" or is_keras(model) or not getattr(model, "variables", ()):
             raise
         said = "the model was not called: variables that it makes only then are not looked for"
         return (f"{said}; --input says what it is called with",)
     return ()
-
-
-def _is_keras(model: Any) -> bool:  # noqa: ANN401
-    libraries = (sys.modules.get(name) for name in ("keras", "tf_keras"))
-    return any(one is not None and isinstance(model, one.layers.Layer) for one in libraries)
 
 
 def _by_objects(model: Any, source: Source, job: Job) -> Asked:  # noqa: ANN401
@@ -90,8 +93,8 @@ def _by_objects(model: Any, source: Source, job: Job) -> Asked:  # noqa: ANN401
         found.append(_variable(name, variable, places.keys.get(id(variable))))
     hidden = sum(id(one) not in places.paths for one in variables)
     said = (
-        f"{hidden} variables are in layers that a layer holds in a list or a dict, which Keras 3 "
-        "leaves out of every tf.train.Checkpoint of the model; ckpttool convert finds their "
+        f"in layers that a layer holds in a list or a dict: {count(hidden, 'variable')}, which "
+        "Keras 3 leaves out of every tf.train.Checkpoint of the model; ckpttool convert finds the "
         "values where the checkpoint has the optimizer of the compiled model"
     )
     return Asked(_weights(found), "objects", warnings=(said,) if hidden else ())
@@ -136,7 +139,7 @@ def _of_keras(model: Any, source: Source, job: Job) -> Asked:  # noqa: ANN401
             hint="ckpttool convert --model tells whether it loads; or save_weights to .weights.h5",
             id="diff-model-source",
         )
-    if not _is_keras(model) or not hasattr(model, "load_weights"):
+    if not is_keras(model) or not hasattr(model, "load_weights"):
         raise UsageError(
             f"{source.location} is a file of Keras, and --model returns a {type(model).__name__}",
             why="only a Keras model loads it",
@@ -156,6 +159,7 @@ def _of_keras(model: Any, source: Source, job: Job) -> Asked:  # noqa: ANN401
                 one.key if one.key in stored else None,
             )
             for one in own.variables()
+            if one.kind == "model"  # a use of it needs no optimizer, and Keras loads it without
         )
     if all(one.key is not None for one in found) or not _loads(model, source.location):
         return Asked(found, "keras", casts=True)

@@ -39,11 +39,11 @@ def open_model(job: Job) -> TracedProgram:
     functions = functions_of(model, job)
     assert origin.values is not None, "a model without a checkpoint is no conversion"
     variables = variables_of(model)
-    left, warnings = restore(model, variables, origin.values, request.root)
+    left, warnings, hidden = restore(model, variables, origin.values, request.root)
     used = {id(one.handle) for function in functions for one in function.concrete.variables}
     needed = [one for one in left if id(one.handle) in used]
     if needed:
-        raise unmatched_error(model, needed, len(variables), origin.values, origin.graph)
+        raise unmatched_error(needed, hidden, len(variables), origin.values, origin.graph)
     if not used:
         raise UsageError(
             f"the model of {origin.graph} uses no variables",

@@ -50,7 +50,7 @@ def entries(model: Any, request: Request) -> list[Entry]:  # noqa: ANN401
         UsageError: id ``model-inputs``: it does not say its inputs, and neither do you.
         NotFoundError: ids ``signature-not-found``, ``model-input-unknown``.
     """
-    found = _of_keras(model) if _is_keras(model) else _of_module(model)
+    found = _of_keras(model) if is_keras(model) else _of_module(model)
     if request.inputs and not any(one.inputs for one in found):
         found = [Entry(_SERVING, [_port(spec) for spec in request.inputs], _flat(model))]
     found = _chosen(found, request.signatures)
@@ -83,7 +83,8 @@ def zeros_for(entry: Entry) -> list[Any]:
     return zeros
 
 
-def _is_keras(model: Any) -> bool:  # noqa: ANN401
+def is_keras(model: Any) -> bool:  # noqa: ANN401
+    """Whether it is a layer of Keras 3 or tf_keras, as all their models are."""
     for name in ("keras", "tf_keras"):
         module = sys.modules.get(name)
         if module is not None and isinstance(model, module.layers.Layer):
@@ -131,7 +132,7 @@ def _renamed(ports: Sequence[Port]) -> list[Port]:
 
 def _flat(model: Any) -> Callable[..., Any]:  # noqa: ANN401
     """Call a model with its tensors in their order; Keras with ``training=False``."""
-    keras = _is_keras(model)
+    keras = is_keras(model)
 
     def body(*given: Any) -> Any:  # noqa: ANN401
         return model(*given, training=False) if keras and _takes_training(model) else model(*given)
@@ -173,7 +174,7 @@ def _of_signature(signature: Any) -> list[Port]:  # noqa: ANN401
         for at, (key, (_, spec)) in enumerate(zip(keys, pairs, strict=True))
     ]
     if len(set(names)) < len(names):
-        names = [path.partition("/")[2].replace("/", "_") or f"input_{path}" for path, _ in pairs]
+        names = [f"input_{at}" for at in range(len(pairs))]
     return [
         Port(name, spec.dtype.name, _sizes(spec.shape))
         for name, (_, spec) in zip(names, pairs, strict=True)

@@ -15,7 +15,15 @@ import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 from tensorflow.python.checkpoint.graph_view import ObjectGraphView
 
-__all__ = ["OWN_VALUE", "Places", "find_places", "graph_of", "own_variable", "roots"]
+__all__ = [
+    "OWN_VALUE",
+    "Places",
+    "find_places",
+    "fitting_roots",
+    "graph_of",
+    "own_variable",
+    "roots",
+]
 
 #: What an object that is a variable saves its value as.
 OWN_VALUE = "VARIABLE_VALUE"
@@ -84,6 +92,19 @@ def find_places(
     assert best is not None, "the model itself is always tried"
     _, chosen, keys = best
     return Places(chosen, keys, _paths(view, chosen))
+
+
+def fitting_roots(model: Any, variables: Sequence[Any], prefix: str) -> list[str | None]:  # noqa: ANN401
+    """Under what a checkpoint has all variables of a model, each time others, as ``roots``."""
+    graph = graph_of(tf.train.load_checkpoint(prefix))
+    view = ObjectGraphView(model)
+    asked = {id(one) for one in variables}
+    found: dict[frozenset[str], str | None] = {}
+    for attribute in roots(graph):
+        keys = _keys(view, model, graph, _node_of(graph, attribute))
+        if asked <= keys.keys():
+            found.setdefault(frozenset(keys[one] for one in asked), attribute)
+    return list(found.values())
 
 
 def _node_of(graph: Any, attribute: str | None) -> int | None:  # noqa: ANN401

@@ -10,6 +10,7 @@ that. Where this list fits the whole model, what is hidden is found by its place
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
@@ -30,37 +31,47 @@ def hidden(model: Any, variables: Sequence[Any]) -> list[Any]:  # noqa: ANN401
     return [one for one in variables if id(one) not in reached]
 
 
-def restore_by_place(model: Any, left: Sequence[Any], prefix: str) -> list[Any]:  # noqa: ANN401
+def restore_by_place(
+    model: Any,  # noqa: ANN401
+    left: Sequence[Any],
+    prefix: str,
+    root: str | None,
+) -> list[Any]:
     """Give variables that were not restored their values by the list of an optimizer.
 
     Args:
         model: the rest of whose variables is restored.
         left: variables without a value (``tf.Variable``).
         prefix: of the checkpoint.
+        root: the attribute under which it was said to have the model; None: nothing was said.
 
     Returns:
-        Those of them that have a value now: all that are trained, where a list fits. It does
-        where it has the dtypes and shapes of all that the model trains, in their order, and
-        the very values of what was restored already.
+        Those of them that have a value now: all that are trained, where just one list fits.
+        It does where it has the dtypes and shapes of all that the model trains, in their
+        order, and the very values of what was restored already. Of several, nothing tells
+        which one is the model's.
     """
-    trained = [own_variable(one) for one in model.trainable_variables]
+    trained = [own_variable(one) for one in getattr(model, "trainable_variables", ())]
     places = {id(one): at for at, one in enumerate(trained)}
     waiting = {id(one): one for one in left if id(one) in places}
     if not waiting:
         return []
     reader = tf.train.load_checkpoint(prefix)
-    for keys in _lists(reader):
-        if _fits(reader, keys, trained, waiting):
-            for own, one in waiting.items():
-                one.assign(reader.get_tensor(keys[places[own]]))
-            return list(waiting.values())
-    return []
+    fitting = {
+        tuple(keys) for keys in _lists(reader, root) if _fits(reader, keys, trained, waiting)
+    }
+    if len(fitting) != 1:
+        return []
+    (keys,) = fitting
+    for own, one in waiting.items():
+        one.assign(reader.get_tensor(keys[places[own]]))
+    return list(waiting.values())
 
 
-def _lists(reader: Any) -> Iterator[list[str]]:  # noqa: ANN401
+def _lists(reader: Any, root: str | None) -> Iterator[list[str]]:  # noqa: ANN401
     """The keys of what each optimizer of Keras 3 trains, in its order."""
     graph = graph_of(reader)
-    for node in graph.nodes:
+    for node in _possible(graph, root):
         children = {child.local_name: child.node_id for child in node.children}
         if _TRAINED not in children or _COUNTER not in children:
             continue
@@ -77,6 +88,21 @@ def _lists(reader: Any) -> Iterator[list[str]]:  # noqa: ANN401
         ]
         if keys and len(keys) == len(members):
             yield keys
+
+
+def _possible(graph: Any, root: str | None) -> Sequence[Any]:  # noqa: ANN401
+    """The nodes that may be the optimizer of a model under ``root``: below it, or beside it."""
+    if root is None:
+        return list(graph.nodes)
+    beside = graph.nodes[0].children
+    waiting = deque(child.node_id for child in beside if child.local_name == root)
+    met = {child.node_id for child in beside}
+    while waiting:
+        for child in graph.nodes[waiting.popleft()].children:
+            if child.node_id not in met:
+                met.add(child.node_id)
+                waiting.append(child.node_id)
+    return [graph.nodes[place] for place in sorted(met)]
 
 
 def _fits(

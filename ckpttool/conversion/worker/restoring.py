@@ -17,13 +17,15 @@ from ckpttool.conversion.worker.keras_safety import require_contained
 from ckpttool.conversion.worker.object_paths import (
     Places,
     find_places,
+    fitting_roots,
     graph_of,
     own_variable,
     roots,
 )
 from ckpttool.conversion.worker.optimizer_order import hidden, restore_by_place
-from ckpttool.errors import IncompleteError
+from ckpttool.errors import IncompleteError, UsageError
 from ckpttool.limits import default_limits
+from ckpttool.policy.words import count
 from ckpttool.sources.base import Source
 from ckpttool.sources.registry import open_source
 from ckpttool.sources.selection import Selection
@@ -35,6 +37,7 @@ __all__ = [
     "marked",
     "name_of",
     "names_of",
+    "require_attributes",
     "restore",
     "unmatched_error",
 ]
@@ -50,10 +53,12 @@ class Restored(NamedTuple):
     Attributes:
         left: the variables that got no value.
         warnings: what a person should know.
+        hidden: those of ``left`` that no ``tf.train.Checkpoint`` of the model has.
     """
 
     left: list[Any]
     warnings: tuple[str, ...] = ()
+    hidden: tuple[Any, ...] = ()
 
 
 def restore(model: Any, variables: Sequence[Any], address: str, root: str | None) -> Restored:  # noqa: ANN401
@@ -67,8 +72,10 @@ def restore(model: Any, variables: Sequence[Any], address: str, root: str | None
 
     Raises:
         CkpttoolError: the source cannot be read, or a variable has another shape there.
+        UsageError: id ``options-contradict``: an attribute, of what has none.
     """
     with open_source(address, default_limits()) as source:
+        require_attributes(source, root)
         if source.kind in KERAS:
             require_contained(source)
             mark(variables)
@@ -79,6 +86,21 @@ def restore(model: Any, variables: Sequence[Any], address: str, root: str | None
         mark(variables)
         _by_names(model, source)
     return Restored(marked(variables))
+
+
+def require_attributes(source: Source, root: str | None) -> None:
+    """Refuse ``--root`` where the values have no object graph.
+
+    Raises:
+        UsageError: id ``options-contradict``.
+    """
+    if root is not None and (source.kind in KERAS or source.style != "object"):
+        raise UsageError(
+            f"--root means nothing for {source.location}",
+            why="only an object-based checkpoint has the model under an attribute",
+            hint="leave it out",
+            id="options-contradict",
+        )
 
 
 def name_of(variable: Any) -> str:  # noqa: ANN401
@@ -94,25 +116,34 @@ def names_of(one: Any) -> Sequence[str]:  # noqa: ANN401
 
 
 def unmatched_error(
-    model: Any,  # noqa: ANN401
     unmatched: Sequence[Any],
-    count: int,
+    hidden: Sequence[Any],
+    of: int,
     address: str,
     spec: str,
 ) -> IncompleteError:
-    """The error of variables that a checkpoint had no value for, of ``count`` in the model."""
+    """The error of variables that a checkpoint had no value for, of so many in the model.
+
+    Args:
+        unmatched: those.
+        hidden: what no ``tf.train.Checkpoint`` of the model has, these or others.
+        of: variables of the model.
+        address: of the checkpoint.
+        spec: the code that builds the model.
+    """
     why = (
-        f"{len(unmatched)} of its {count} variables got no value, and would be as they were "
+        f"{len(unmatched)} of its {count(of, 'variable')} got no value, and would be as "
         f"initialised: {_listed(unmatched)}"
     )
     hint = (
         f"ckpttool list {shlex.quote(address)} shows what it has; Keras 2's checkpoints need a "
         "tf_keras model, and another size of model its arguments (--model-arg)"
     )
-    if unseen := hidden(model, unmatched):
+    unseen = {id(one) for one in hidden} & {id(one) for one in unmatched}
+    if unseen:
         why += (
-            f"; {len(unseen)} of them are in layers that a layer holds in a list or a dict, and "
-            "Keras 3 leaves these out of a tf.train.Checkpoint without a word"
+            f"; of them, in layers that a layer holds in a list or a dict: {len(unseen)}, which "
+            "Keras 3 leaves out of a tf.train.Checkpoint without a word"
         )
         hint = (
             "they are not in the checkpoint: save with model.save_weights('run.weights.h5'), or "
@@ -137,16 +168,33 @@ def _by_objects_or_place(
 ) -> Restored:
     """By the object graph; what Keras hides from that by its place in the optimizer's list."""
     left = _by_objects(model, variables, prefix, root)
-    placed = restore_by_place(model, hidden(model, left), prefix)
+    if not left:
+        return Restored([], () if root is not None else _taken_of_several(model, variables, prefix))
+    unseen = hidden(model, left)
+    placed = restore_by_place(model, unseen, prefix, root) if unseen else []
     if not placed:
-        return Restored(left)
+        return Restored(left, hidden=tuple(unseen))
     said = (
-        f"{len(placed)} variables are in layers that a layer holds in a list or a dict, which "
-        "Keras 3 leaves out of a checkpoint; their values were found in the optimizer's list, by "
-        f"their place in it: {_listed(placed)}"
+        "Keras 3 leaves layers that a layer holds in a list or a dict out of a checkpoint; the "
+        f"values of {count(len(placed), 'variable')} of such were found in the optimizer's list, "
+        f"by their place in it: {_listed(placed)}"
     )
     found = {id(one) for one in placed}
-    return Restored([one for one in left if id(one) not in found], (said,))
+    still = [[one for one in some if id(one) not in found] for some in (left, unseen)]
+    return Restored(still[0], (said,), tuple(still[1]))
+
+
+def _taken_of_several(
+    model: Any,  # noqa: ANN401
+    variables: Sequence[Any],
+    prefix: str,
+) -> tuple[str, ...]:
+    """What is to be said where a checkpoint has such a model more than once."""
+    taken, *others = fitting_roots(model, variables, prefix) or [None]
+    if not others:
+        return ()
+    named = [one if one is not None else "its top" for one in (taken, *others)]
+    return (f"such a model is under {', '.join(named)}: {named[0]} was taken; --root chooses",)
 
 
 def _by_objects(
