@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,15 @@ def test_a_function_gives_batches_of_any_size(tmp_path: Path) -> None:
     named = "return [('a', {'ids': [1, 2]}), ('b', {'ids': [3]})]"
     both = of_code(tmp_path, named, signature(IDS, name="a"), signature(IDS, name="b"))
     assert [name for name, _ in both.samples()] == ["a", "a", "b"]
+
+
+def test_a_function_that_goes_elsewhere_takes_nobody_along(tmp_path: Path) -> None:
+    here = os.getcwd()
+    body = "import os; os.chdir('/'); yield {'ids': [1]}; os.chdir('/usr'); yield {'ids': [2]}"
+    calibration = of_code(tmp_path, body, signature(IDS))
+    for _ in calibration.samples():
+        assert os.getcwd() == here
+    assert calibration.counts == {"serving_default": 2}
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckpttool.conversion.ports import Port, Signature
 from ckpttool.conversion.worker.array_data import in_dtype, read_arrays
-from ckpttool.conversion.worker.factory import function_failed, load_function
+from ckpttool.conversion.worker.factory import function_failed, load_function, same_directory
 from ckpttool.errors import NotFoundError, UsageError
+from ckpttool.policy.words import count
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,10 +97,10 @@ class Calibration:
     def warnings(self) -> list[str]:
         """What a person should know, once ``samples`` is exhausted."""
         found = [
-            f"{name} was measured with {_counted(count, 'example')} of {self.spec}; some hundred "
+            f"{name} was measured with {count(number, 'example')} of {self.spec}; some hundred "
             "say more about the range of its values"
-            for name, count in self.counts.items()
-            if count < _ENOUGH
+            for name, number in self.counts.items()
+            if number < _ENOUGH
         ]
         if self.unused:
             found.append(
@@ -218,13 +219,15 @@ def _of_function(
 ) -> Iterator[Batch]:
     """What a person's function gives, whatever goes wrong in it named as its own."""
     try:
-        batches = iter(function())
+        with same_directory():
+            batches = iter(function())
     except Exception as error:
         traceback.print_exc()
         raise function_failed(spec, error, _OPTION) from error
     while True:
         try:
-            batch = next(batches)
+            with same_directory():
+                batch = next(batches)
         except StopIteration:
             return
         except Exception as error:
@@ -249,10 +252,6 @@ def _named(spec: str, batch: Any, signatures: Sequence[Signature]) -> Batch:  # 
         hint=f"the signatures are {names}",
         id=_ID,
     )
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _fixed(signature: Signature) -> bool:
