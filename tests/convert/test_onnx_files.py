@@ -76,6 +76,16 @@ def test_weights_of_every_width(beside: bool, tmp_path: Path) -> None:
     assert largest_error(program.functions[0], path, {"at": np.int64([3, 0, 69])}) == 0
 
 
+def test_small_weights_stay_in_the_model_and_that_is_said(tmp_path: Path) -> None:
+    kernel = variable(8, 4)
+    program = function_program(lambda x: {"y": x @ kernel}, ("x", "float32", (None, 8)))
+    path = tmp_path / "m.onnx"
+    written = write_onnx(program, path, external_data=True)
+    assert written.warnings == ("no file beside it: every weight has less than 64.0 KiB",)
+    assert [one.name for one in tmp_path.iterdir()] == ["m.onnx"]
+    assert largest_error(program.functions[0], path, feed(program.functions[0])) < 1e-5
+
+
 def test_a_file_beside_is_named_without_a_folder_and_can_be_mapped(tmp_path: Path) -> None:
     kernels = [variable(150, 150), variable(150, 151)]
     program = function_program(

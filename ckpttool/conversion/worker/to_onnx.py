@@ -33,6 +33,7 @@ from ckpttool.conversion.worker.onnx_weights import (
 )
 from ckpttool.conversion.worker.program import Frozen, Function, Program, Written
 from ckpttool.errors import LimitError, UsageError
+from ckpttool.policy.words import size
 
 __all__ = ["write"]
 
@@ -75,6 +76,8 @@ def write(program: Program, path: str, settings: Settings) -> Written:
     dimensions = dimension_names(replace(frozen, signature=ports))
     model = make_model(frozen, opset)
     weights = _settle(model, frozen, ports, dimensions)
+    if settings.external_data and not weights:
+        warnings.append(f"no file beside it: every weight has less than {size(KEEP_OUT)}")
     write_model(model, weights, path, beside=_is_beside(weights, settings))
     return Written(
         (Signature(function.signature.name, ports.inputs, ports.outputs),),
@@ -165,4 +168,4 @@ def _is_beside(weights: Mapping[str, LaidOut], settings: Settings) -> bool:
             hint="leave out --no-external-data",
             id="onnx-too-large",
         )
-    return settings.external_data
+    return settings.external_data and bool(weights)
