@@ -92,14 +92,13 @@ def test_a_mask_is_no_switch(tmp_path: Path) -> None:
     module.weights = tf.Variable(tf.ones([4, 2]))
 
     def save(name: str) -> Path:
-        specs = [tf.TensorSpec([None, 4], name="x"), tf.TensorSpec([None], tf.bool, name=name)]
-
-        @tf.function(input_signature=specs)
         def serve(x: Any, mask: Any) -> Any:
             dropped = tf.nn.dropout(x @ module.weights, 0.5, name="dropout")
             return tf.where(mask[:, None], dropped, 0.0)
 
-        tf.saved_model.save(module, str(tmp_path / name), signatures=serve)
+        specs = [tf.TensorSpec([None, 4], name="x"), tf.TensorSpec([None], tf.bool, name=name)]
+        traced = tf.function(serve, input_signature=specs)
+        tf.saved_model.save(module, str(tmp_path / name), signatures=traced)
         return tmp_path / name
 
     assert "dropout" in refused(save("attention_mask")).why
