@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-__all__ = ["ago", "at_least", "count", "duration", "ordinal", "parse_duration", "size"]
+__all__ = ["ago", "at_least", "count", "duration", "ordinal", "parse_duration", "plural", "size"]
 
 _STEPS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
@@ -47,7 +47,12 @@ def size(nbytes: int) -> str:
 
 def count(number: int, noun: str) -> str:
     """``1 checkpoint``, ``2 checkpoints``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {plural(number, noun)}"
+
+
+def plural(number: int, noun: str) -> str:
+    """``checkpoint`` of 1, ``checkpoints`` of others; for a number that is written otherwise."""
+    return noun if number == 1 else f"{noun}s"
 
 
 def ordinal(number: int) -> str:

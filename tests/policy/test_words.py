@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpttool.policy.words import at_least, duration, ordinal, parse_duration, size
+from ckpttool.policy.words import (
+    at_least,
+    count,
+    duration,
+    ordinal,
+    parse_duration,
+    plural,
+    size,
+)
 
 
 @pytest.mark.parametrize(
@@ -42,3 +50,8 @@ def test_size_and_ordinal() -> None:
     assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 112)] == [
         "1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th",
     ]  # fmt: skip
+
+
+def test_one_is_no_plural() -> None:
+    assert [count(n, "name") for n in (0, 1, 2)] == ["0 names", "1 name", "2 names"]
+    assert [f"{n:,} {plural(n, 'value')}" for n in (1, 1000)] == ["1 value", "1,000 values"]

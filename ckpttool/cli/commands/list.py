@@ -11,6 +11,7 @@ from ckpttool.cli.output import Output
 from ckpttool.cli.views.list import ListView
 from ckpttool.errors import UsageError
 from ckpttool.ops.list import SORTS, SortKey, list_variables
+from ckpttool.policy.words import plural
 
 if TYPE_CHECKING:
     from ckpttool.model import Kind
@@ -92,5 +93,5 @@ def command(
             return 0
         if map_path is not None:
             count = save_map(listing.names(), map_path, overwrite=overwrite)
-            out.note(f"{map_path} has the names of {count} variables")
+            out.note(f"{map_path} has the names of {count} {plural(count, 'variable')}")
         return out.show(ListView(listing))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ckpttool.cli.html.markup import text
 from ckpttool.ops.scopes import Scope
-from ckpttool.policy.words import count
+from ckpttool.policy.words import count, plural
 
 __all__ = ["Box", "Tile", "squarified", "tile_of", "treemap"]
 
@@ -210,7 +210,8 @@ def _title(tile: Tile, total: int) -> str:
     share = tile.size / total
     percent = "&lt;0.1%" if share < 0.001 else f"{share:.1%}"
     name = text(tile.path or tile.name)
-    return f"<title>{name}\n{tile.size:,} parameters ({percent}){variables}</title>"
+    parameters = f"{tile.size:,} {plural(tile.size, 'parameter')}"
+    return f"<title>{name}\n{parameters} ({percent}){variables}</title>"
 
 
 def _label(name: str, room: float) -> str:

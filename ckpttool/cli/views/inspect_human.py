@@ -16,7 +16,7 @@ from ckpttool.ops.census import Census, Partitioned, Total
 from ckpttool.ops.graph_report import GraphReport
 from ckpttool.ops.inspect import CheckpointReport, InspectResult
 from ckpttool.ops.run_report import RunCheckpoint, RunReport
-from ckpttool.policy.words import count
+from ckpttool.policy.words import count, plural
 from ckpttool.sources.shard_files import MISSING_NAMED
 
 __all__ = ["described", "human"]
@@ -161,10 +161,8 @@ def _facts(report: CheckpointReport) -> Iterator[tuple[str, str]]:
     if report.time is not None:
         yield "written", when(report.time)
     total = report.census.total
-    yield (
-        "variables",
-        f"{total.variables:,} with {total.parameters:,} parameters, {bytes_text(total.nbytes)}",
-    )
+    parameters = f"{total.parameters:,} {plural(total.parameters, 'parameter')}"
+    yield "variables", f"{total.variables:,} with {parameters}, {bytes_text(total.nbytes)}"
     yield "data", _data(report.shards)
     if report.census.partitioned:
         yield "partitioned", _partitioned(report.census)

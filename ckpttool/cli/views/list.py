@@ -9,6 +9,7 @@ from ckpttool.cli.screen import Column, Screen, bytes_text, tab_lines
 from ckpttool.cli.view import View
 from ckpttool.model import Kind, Variable, VariableSlice, shape_text
 from ckpttool.ops.list import Listing, Look
+from ckpttool.policy.words import plural
 
 __all__ = ["ListView"]
 
@@ -76,7 +77,9 @@ class ListView(View):
 
 
 def _totals(total: Listing) -> str:
-    return f"{total.count:,} variables, {total.parameters:,} parameters, {bytes_text(total.nbytes)}"
+    variables = f"{total.count:,} {plural(total.count, 'variable')}"
+    parameters = f"{total.parameters:,} {plural(total.parameters, 'parameter')}"
+    return f"{variables}, {parameters}, {bytes_text(total.nbytes)}"
 
 
 def _cells(variable: Variable) -> tuple[str, ...]:

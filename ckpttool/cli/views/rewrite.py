@@ -10,6 +10,7 @@ from ckpttool.cli.screen import Column, Screen, bytes_text, tab_lines
 from ckpttool.cli.view import View
 from ckpttool.ops.rewrite.run import RewriteResult
 from ckpttool.ops.rewrite.tensors import Input
+from ckpttool.policy.words import plural
 
 __all__ = ["RewriteView"]
 
@@ -116,7 +117,8 @@ class RewriteView(View):
         if not result.applied:
             done = f"would {would}"
         said = (
-            f"{done} {escape(result.destination)}: {result.variables:,} variables, "
+            f"{done} {escape(result.destination)}: {result.variables:,} "
+            f"{plural(result.variables, 'variable')}, "
             f"{bytes_text(result.nbytes)}"
         )
         if changes:

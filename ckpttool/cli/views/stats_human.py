@@ -10,7 +10,7 @@ from ckpttool.cli.screen import Column, Screen
 from ckpttool.model import shape_text
 from ckpttool.ops.figures.model import Figures, Histogram, Number
 from ckpttool.ops.stats import Row, Stats
-from ckpttool.policy.words import count
+from ckpttool.policy.words import count, plural
 from ckpttool.sources.series import Series
 
 __all__ = ["human", "short"]
@@ -75,7 +75,8 @@ def _source(stats: Stats, screen: Screen) -> Iterator[object]:
         Column("values", style="dim", drop=6),
     )
     yield from screen.table(columns, (_table_cells(row, screen) for row in all_rows()))
-    total = f"{count(stats.count, 'variable')}, {stats.parameters:,} values"
+    values = f"{stats.parameters:,} {plural(stats.parameters, 'value')}"
+    total = f"{count(stats.count, 'variable')}, {values}"
     if stats.bad:
         verdict = screen.style(f"{stats.bad:,} with NaN or Inf", "bold red")
     else:
