@@ -218,12 +218,16 @@ class Staging:
         """
         root = os.path.dirname(self.artefact)
         _make_durable(root)
-        with open_directory(root) as made, DirectoryLock(self._directory):
+        with (
+            open_directory(root) as made,
+            open_directory(self.scratch) as aside,
+            DirectoryLock(self._directory),
+        ):
             entries = sorted(made.scan(), key=lambda entry: entry.name == self._base)
             there = {entry.name for entry in entries if self._is_replaced(entry)}
             with ExitStack() as undo:
                 if there - self.replaced - {self._base}:
-                    self._take_aside(undo)
+                    self._take_aside(aside, undo)
                 for entry in entries:  # the artefact comes last
                     self._place(made, entry, undo)
                 undo.pop_all()
@@ -248,13 +252,12 @@ class Staging:
             )
         return True
 
-    def _take_aside(self, undo: ExitStack) -> None:
+    def _take_aside(self, aside: LocalDirectory, undo: ExitStack) -> None:
         """Take the former artefact away before its companions change."""
         former = self._directory.stat(self._base)
         if former is not None:
-            scratch = undo.enter_context(open_directory(self.scratch))
-            undo.callback(_move_back, scratch, _FORMER, self._directory, self._base)
-            self._directory.move(former, scratch, _FORMER)
+            undo.callback(_move_back, aside, _FORMER, self._directory, self._base)
+            self._directory.move(former, aside, _FORMER)
 
     def _place(self, made: LocalDirectory, entry: FileStat, undo: ExitStack) -> None:
         if self._is_replaced(entry):
