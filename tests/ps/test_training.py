@@ -167,6 +167,8 @@ def test_deaths_under_a_training(folder) -> None:
         assert attempts(folder)[2][1] >= step
         assert [running.task(name)["pid"] for name in ("worker-0", "worker-1")] == workers
 
+        # Its function has begun, and makes its first step.
+        until(lambda: reached(running, step), running.said())
         data = json.loads(run_cli(["serve-ps", "status", running.directory, "--json"]).stdout)
         assert data["data"]["state"] == "ready"
         assert data["data"]["step"] >= step
