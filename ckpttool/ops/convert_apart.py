@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ckpttool.errors import RefusedError
@@ -47,6 +48,29 @@ def require_apart(request: Request, origin: Origin | None = None) -> None:
             raise _refused(request.destination, f"is a file of {path}", "for former results")
         if origin is not None and source.startswith(os.path.join(there, "")):
             raise _refused(request.destination, "is not replaced", f"and {path} lies in it")
+    for path in _also_read(request):
+        if os.path.realpath(path).startswith(os.path.join(there, "")):
+            raise _refused(request.destination, "is not replaced", f"and {path} lies in it")
+    if request.log is not None:
+        log = os.path.realpath(request.log)
+        for path in filter(None, used):
+            source = os.path.realpath(path)
+            if log == source or _is_part(log, source):
+                raise RefusedError(
+                    f"{request.log} takes no log",
+                    why=f"it is a file of {path}, and a log is added to its end",
+                    hint="give another name",
+                    id="output-is-source",
+                )
+
+
+def _also_read(request: Request) -> Iterator[str]:
+    """What else a person has given: files, and the code of ``FILE.py:FUNCTION``."""
+    named = (*request.maps, request.settings.calibration, request.like, request.model)
+    for given in filter(None, named):
+        for path in (given, given.rpartition(":")[0]):
+            if path and os.path.lexists(path):
+                yield path
 
 
 def _is_part(there: str, source: str) -> bool:

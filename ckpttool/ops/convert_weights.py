@@ -17,6 +17,7 @@ from ckpttool.conversion.job import Made, Origin
 from ckpttool.conversion.weights import weights_of
 from ckpttool.errors import UsageError
 from ckpttool.formats.dtypes import BY_NAME
+from ckpttool.ops.output_file import require_no_source
 from ckpttool.ops.same_bytes import same_bytes
 from ckpttool.ops.wanted import wanted
 from ckpttool.sources.address import resolve
@@ -95,6 +96,7 @@ def write_weights(
         limits: bounds on what the source may claim.
 
     Raises:
+        RefusedError: id ``output-is-source``: a file of the source would be replaced.
         UnsupportedError: ids ``dtype-not-representable``, ``name-not-representable``.
         UsageError: id ``output-twice``: two variables have one name; id ``bad-regex``.
         NotFoundError: id ``nothing-chosen``.
@@ -107,6 +109,7 @@ def write_weights(
     keep_buffers()
     started = time.monotonic()
     with open_source(origin.values, limits) as source:
+        require_no_source(request.destination, source.location, source.shards())
         weights = weights_of(source, writer, request.settings.dtypes, choice.names, chosen.__call__)
         arrays: Sequence[NamedArray] = weights.arrays
         if not request.check.run:  # then reading is what finds damage of the source

@@ -111,6 +111,17 @@ def test_literal_parts_become_as_many_others(source, literal, tmp_path):
     assert values(tmp_path / "back") == values(source)
 
 
+def test_what_is_only_put_together_keeps_its_name(literal, tmp_path):
+    """A rule cuts one variable into literal parts; the slot, joined again, is none of them."""
+    rules = {"join_parts": ("*",), "slices": ("embedding/table=axis0:5",), "form": "parts"}
+    run(literal, tmp_path / "out", **rules)
+    assert set(layout(tmp_path / "out")) == {
+        "global_step",
+        "embedding/table/Adagrad",
+        *(f"embedding/table/part_{k}" for k in range(5)),
+    }
+
+
 @pytest.mark.parametrize(
     "asked",
     [

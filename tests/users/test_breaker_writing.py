@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from ckpttool.conversion.request import CheckSettings, Request, Settings
 from ckpttool.conversion.worker.array_data import read_arrays
 from ckpttool.errors import CkpttoolError, ResultDiffersError
 from ckpttool.ops.convert import convert
+from ckpttool.ops.convert_apart import require_apart
 from ckpttool.storage import NewFile
 
 WRITERS = {"safetensors": weights_safetensors, "npz": weights_npz, "h5": weights_h5}
@@ -100,6 +102,49 @@ def test_no_file_of_the_source_is_replaced(
         convert(Request(source, to, "npz", check=check, overwrite=True))
     assert (caught.value.exit_code, caught.value.id) == (31, "output-is-source")
     assert {path: path.read_bytes() for path in tmp_path.glob("m.*")} == before
+
+
+@pytest.mark.parametrize(
+    ("fixture", "source", "to"),
+    [
+        ("v1-sharded", "model.ckpt-30", "model.ckpt-30-00000-of-00002"),
+        ("models", "dense.onnx", "dense.bin"),
+        ("models/tfjs", ".", "*1of2.bin"),
+    ],
+)
+def test_no_data_file_of_any_source_is_replaced(
+    fixture: str, source: str, to: str, fixtures_dir: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(fixtures_dir / fixture, folder)
+    (path,) = folder.glob(to)
+    before = path.read_bytes()
+    with pytest.raises(CkpttoolError) as caught:
+        convert(Request(str(folder / source), str(path), "npz", overwrite=True))
+    assert (caught.value.exit_code, caught.value.id) == (31, "output-is-source")
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("given", ["model", "like", "maps", "log"])
+def test_what_else_was_given_does_not_go_either(given: str, tmp_path: Path) -> None:
+    """Code, a map or an export inside the former result; a log that would be added to a source."""
+    prefix = _checkpoint(tmp_path)
+    export = tmp_path / "export"
+    (export / "old").mkdir(parents=True)
+    for name in ("saved_model.pb", "build.py", "map.json"):
+        (export / name).write_text("{}")
+    words: dict[str, Any] = {
+        "model": f"{export / 'build.py'}:make",
+        "like": str(export / "old"),
+        "maps": (str(export / "map.json"),),
+        "log": f"{prefix}.index",
+    }
+    before = (tmp_path / f"{prefix}.index").read_bytes()
+    asked = Request(prefix, str(export), "savedmodel", overwrite=True, **{given: words[given]})
+    with pytest.raises(CkpttoolError) as caught:
+        require_apart(asked)
+    assert (caught.value.exit_code, caught.value.id) == (31, "output-is-source")
+    assert (tmp_path / f"{prefix}.index").read_bytes() == before
 
 
 def test_nothing_in_a_saved_model_and_nothing_around_the_source(tmp_path: Path) -> None:

@@ -205,12 +205,12 @@ class Layout:
         specs = tuple(SliceSpec(part.start, part.extent) for part in parts)
         for number, (part, spec) in enumerate(zip(parts, specs, strict=True)):
             key = variable.key
-            if len(parts) > 1 or form == "parts":
+            if len(parts) > 1:
                 key = spec.key(key) if form == "slices" else self._literal_key(variable, number)
             new.append(
                 first._replace(
                     key=key,
-                    variable=variable.key if form == "slices" else key,
+                    variable=key if form == "parts" else variable.key,
                     dtype=variable.dtype,
                     shape=part.extent,
                     content=content_of(variable, Box(part.start, part.extent)),
