@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 import pytest
 
 import ckpttool
@@ -202,3 +203,16 @@ def test_the_examples_of_the_docstrings(
     results = doctest.testmod(import_module(f"ckpttool.ops.{module}"))
     assert results.attempted >= 3
     assert results.failed == 0
+
+
+def test_a_plan_keeps_what_it_was_made_with(tmp_path: Path) -> None:
+    """The caller's list may change before it is carried out."""
+    for number in (1, 2):
+        ckpttool.write_checkpoint(tmp_path / f"m-{number}", {"w": np.array([number], np.float32)})
+    weights = [0.5, 0.5]
+    sources = [tmp_path / "m-1", tmp_path / "m-2"]
+    plan = ckpttool.plan_average(sources, tmp_path / "mean", weights=weights)
+    weights[:] = [0.0, 1.0]
+    plan.apply()
+    with ckpttool.open(tmp_path / "mean") as checkpoint:
+        assert checkpoint.read("w").tolist() == [1.5]

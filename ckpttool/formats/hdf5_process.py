@@ -108,6 +108,9 @@ class Hdf5Process:
             done, *answer = receive(self._hear)
         except (EOFError, BrokenPipeError):
             raise self._gone(self._ended()) from None
+        except BaseException:
+            self.close()  # the next question would hear the answer to this one
+            raise
         if done:
             return answer[0]
         kind, what, why, hint, id = answer

@@ -37,5 +37,5 @@ def on_disk(origin: Origin, folder: str, limits: Limits) -> Origin:
     destination = Destination(folder, _NAME)
     with open_source(origin.values, limits) as source:
         bundle = bundle_from(source, names="key")
-        carry_out(origin.values, bundle, destination, (), Options())
+        carry_out(origin.values, bundle, destination, (), Options(limits=limits))
     return replace(origin, values=destination.location)

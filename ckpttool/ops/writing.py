@@ -208,7 +208,8 @@ def plan_average(
     from ckpttool.ops.average import average
 
     addresses, to = as_addresses(sources), os.fsdecode(output)
-    return make_plan(lambda given: average(addresses, to, weights, given), _options(**how))
+    shares = None if weights is None else tuple(weights)  # the caller's list may change
+    return make_plan(lambda given: average(addresses, to, shares, given), _options(**how))
 
 
 def plan_merge(
@@ -238,9 +239,8 @@ def plan_merge(
 
     require_choice("on_conflict", on_conflict, get_args(OnConflict))
     addresses, to = as_addresses(sources), os.fsdecode(output)
-    return make_plan(
-        lambda given: merge(addresses, to, on_conflict, words(take), given), _options(**how)
-    )
+    taken = words(take)
+    return make_plan(lambda given: merge(addresses, to, on_conflict, taken, given), _options(**how))
 
 
 def plan_copy(

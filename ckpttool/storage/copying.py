@@ -51,7 +51,7 @@ _KEEP_SIZE = 1
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _NOT_HERE = {
     errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.ETXTBSY,
-    errno.EPERM,
+    errno.EPERM, errno.EMFILE, errno.ENFILE,
 }  # fmt: skip
 
 

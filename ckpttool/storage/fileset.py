@@ -131,10 +131,15 @@ class FileSet:
             ChangedError, StorageError, PermissionDeniedError: as ``Directory.link``.
         """
         temporary = self._free(name)
-        source.link(expected, self._directory, temporary)
         self._files[name] = temporary
-        with closing(self._directory.open(temporary)) as file:
-            file.sync()
+        try:
+            source.link(expected, self._directory, temporary)
+            with closing(self._directory.open(temporary)) as file:
+                file.sync()
+        except CkpttoolError:  # the caller may copy it instead
+            self._drop(temporary)
+            del self._files[name]
+            raise
 
     def commit(self, last: str, remove: Sequence[str] = ()) -> None:
         """Give every file its name, ``last`` at the end, then remove other files.

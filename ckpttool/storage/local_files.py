@@ -180,7 +180,13 @@ class LocalNewFile:
     def _take_free_name(self, where: int) -> None:
         """Take the name if nothing has it, at once where the file system has hard links."""
         try:
-            os.link(self._temporary, self._name, src_dir_fd=where, dst_dir_fd=where)
+            os.link(
+                self._temporary,
+                self._name,
+                src_dir_fd=where,
+                dst_dir_fd=where,
+                follow_symlinks=False,
+            )
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise

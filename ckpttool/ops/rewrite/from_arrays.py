@@ -74,7 +74,7 @@ def array_content(name: str, value: ArrayLike | Pieces) -> ArrayContent:
         array = np.asarray(value)
         if array.dtype.kind in "SU" and not isinstance(value, np.ndarray):
             array = np.asarray(value, object)  # NumPy's own text drops zero bytes at its end
-    except ValueError as error:
+    except (ValueError, TypeError, RuntimeError) as error:  # what other libraries' tensors raise
         raise UsageError(
             f"the value of {name} is no array",
             why=str(error),
