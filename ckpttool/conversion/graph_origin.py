@@ -157,25 +157,29 @@ class _Chosen:
         )
 
     def _scopes_of(self, fixed: set[str]) -> tuple[str, ...]:
-        """The scopes where rates, or what is computed of them alone (``1 - keep_prob``), are used.
+        """The scopes where rates, or what is computed of them alone, meet something else."""
+        _, meeting = self._made_of(fixed)
+        scopes = {name.rpartition("/")[0] for name in meeting}
+        return tuple(f"{scope}/" for scope in sorted(scopes) if scope)
 
-        There they meet something else.
-        """
-        scopes: set[str] = set()
+    def _made_of(self, fixed: Iterable[str]) -> tuple[set[str], set[str]]:
+        """Nodes, with what is computed of them alone (``1 - keep_prob``), and all other users."""
+        made: set[str] = set()
+        users: set[str] = set()
         found = set(fixed)
         while found:
-            fixed |= found
+            made |= found
             found = set()
             for node in self._topology.nodes:
                 given = {split_tensor(one)[0] for one in node.inputs if one[:1] != "^"}
-                if not given & fixed or node.name in fixed:
+                if not given & made or node.name in made:
                     continue
-                others = (self._topology.positions.get(name) for name in given - fixed)
+                others = (self._topology.positions.get(name) for name in given - made)
                 if all(at is not None and self._topology.nodes[at].op == "Const" for at in others):
                     found.add(node.name)
                 else:
-                    scopes.add(node.name.rpartition("/")[0])
-        return tuple(f"{scope}/" for scope in sorted(scopes) if scope)
+                    users.add(node.name)
+        return made, users - made
 
     # Ports ----------------------------------------------------------------------------
 
@@ -272,22 +276,33 @@ class _Chosen:
     def _told(self) -> Iterator[Node]:
         """The nodes whose functions are looked at: not where a fixed value goes into one.
 
-        What that turns off inside cannot be told here. Of a condition the branch is known.
+        What that turns off inside cannot be told here; but a rate that drops turns nothing off,
+        and of a condition the branch may be known.
         """
-        fixed = self._frozen.keys() | self._truths.keys()
+        off = {
+            name
+            for name, value in self._frozen.items()
+            if not is_setting(name) or value == nothing_dropped(name)
+        }
+        fixed = self._made_of(off)[0] | self._truths.keys()
         for node in self.needed:
-            given = {split_tensor(one)[0] for one in node.inputs}
-            if node.op in {"If", "StatelessIf"} or not given & fixed:
+            inputs = node.inputs if self._truth(node) is None else node.inputs[1:]
+            if not {split_tensor(one)[0] for one in inputs} & fixed:
                 yield node
+
+    def _truth(self, node: Node) -> bool | None:
+        """What a condition depends on, where that is fixed; None: it is not, or it is none."""
+        if node.op not in {"If", "StatelessIf"} or not node.inputs:
+            return None
+        return self._truths.get(split_tensor(node.inputs[0])[0])
 
     def _never_called(self) -> set[tuple[str, str]]:
         """The branches of conditions on a fixed truth value that are not taken."""
         found = set()
         for node in self.needed:
-            if node.op in {"If", "StatelessIf"} and node.inputs:
-                value = self._truths.get(split_tensor(node.inputs[0])[0])
-                if value is not None:
-                    found.add((node.name, "else_branch" if value else "then_branch"))
+            value = self._truth(node)
+            if value is not None:
+                found.add((node.name, "else_branch" if value else "then_branch"))
         return found
 
     def _ancestors(self, tensors: Iterable[str]) -> set[int]:

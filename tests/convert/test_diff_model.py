@@ -299,3 +299,28 @@ def test_a_model_without_variables(models: Path, tmp_path: Path) -> None:
             run=here,
         )
     assert caught.value.id in {"model-kind", "model-inputs"}
+
+
+def test_a_plain_class_has_no_place_in_an_object_based_checkpoint(
+    models: Path, tmp_path: Path
+) -> None:
+    code = tmp_path / "plain_of_a_test.py"
+    code.write_text(
+        "import tensorflow as tf\n\nclass Plain:\n"
+        "    def __init__(self):\n        self.variables = [tf.Variable(1.0)]\n"
+    )
+    with pytest.raises(UsageError) as caught:
+        diff_model(
+            str(models / "subclass" / "ckpt"),
+            ModelCode(f"{code}:Plain", inputs=(INPUT,)),
+            want=Wanted(),
+            limits=Limits(),
+            run=here,
+        )
+    assert caught.value.id == "model-kind"
+
+
+def test_an_attribute_of_a_file_of_keras_is_refused(models: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        asked(models / "recurrent.weights.h5", models, "recurrent", root="net")
+    assert caught.value.id == "options-contradict"

@@ -272,6 +272,18 @@ def test_a_plain_class_may_miss_a_value_too(tmp_path: Path) -> None:
     assert "1 of its 2 variables" in caught.value.why
 
 
+def test_a_plain_class_is_in_no_object_graph(tmp_path: Path) -> None:
+    """What to return is said, where TensorFlow only misses an attribute of its own."""
+    (tmp_path / "plain.py").write_text(PLAIN)
+    saved = tf.train.Checkpoint(there=tf.Variable([[1.0], [2.0]]))
+    saved.write(str(tmp_path / "ckpt"))
+    opened = open_program(tmp_path / "ckpt", model=f"{tmp_path}/plain.py:Plain")
+    with pytest.raises(UsageError) as caught, opened:
+        pass
+    assert caught.value.id == "model-kind"
+    assert "returns a Plain" in caught.value.what
+
+
 def test_an_attribute_of_what_has_none_is_refused(code: Path, tmp_path: Path) -> None:
     build(code, "block").save_weights(tmp_path / "block.weights.h5")
     opened = open_program(tmp_path / "block.weights.h5", model=f"{code}:block", root="net")

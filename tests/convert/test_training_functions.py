@@ -86,6 +86,59 @@ def test_what_a_fixed_rate_turns_off_in_a_loop(tmp_path: Path) -> None:
     assert find_origin(off, Limits()).warnings == ()
 
 
+@pytest.mark.parametrize("twice", [False, True])
+def test_what_a_rate_that_is_computed_turns_off_in_a_loop(tmp_path: Path, twice: bool) -> None:
+    """``1 - keep_prob``, also computed of that, goes into the loop: it is as fixed as the rate."""
+
+    def build(x: Any, weights: Any) -> Any:
+        keep = tf.compat.v1.placeholder(tf.float32, [], "keep_prob")
+        rate = tf.maximum(1.0 - keep, 0.0) if twice else 1.0 - keep
+
+        def body(step: Any, value: Any) -> Any:
+            return step + 1, tf.nn.dropout(value, rate, name="dropout")
+
+        return tf.while_loop(lambda step, _: step < 2, body, (0, x @ weights))[1]
+
+    tf.compat.v1.enable_control_flow_v2()
+    source = save_graph(tmp_path, build)
+    off = request(source, outputs=["y"], freeze=["keep_prob=1.0"])
+    assert find_origin(off, Limits()).warnings == ()
+    # A rate that drops is fixed too, and turns nothing off.
+    assert "dropout" in refused(source, outputs=["y"], freeze=["keep_prob=0.5"]).why
+
+
+def test_a_condition_on_a_fixed_rate(tmp_path: Path) -> None:
+    """Which branch is taken is not known, but that all it depends on is fixed."""
+
+    def build(x: Any, weights: Any) -> Any:
+        keep = tf.compat.v1.placeholder(tf.float32, [], "keep_prob")
+        dropped = lambda: tf.nn.dropout(x @ weights, 0.5, name="dropout")  # noqa: E731
+        return tf.cond(keep < 1.0, dropped, lambda: x @ weights)
+
+    tf.compat.v1.enable_control_flow_v2()
+    source = save_graph(tmp_path, build)
+    off = request(source, outputs=["y"], freeze=["keep_prob=1.0"])
+    assert find_origin(off, Limits()).warnings == ()
+
+
+def test_a_fixed_switch_of_a_called_function(tmp_path: Path) -> None:
+    def build(x: Any, weights: Any) -> Any:
+        training = tf.compat.v1.placeholder(tf.bool, [], "training")
+
+        @tf.function
+        def layer(x: Any, weights: Any, training: Any) -> Any:
+            dropped = lambda: tf.nn.dropout(x, 0.5, name="dropout") @ weights  # noqa: E731
+            return tf.cond(training, dropped, lambda: x @ weights)
+
+        return layer(x, weights, training)
+
+    tf.compat.v1.enable_control_flow_v2()
+    source = save_graph(tmp_path, build)
+    assert "dropout" in refused(source, outputs=["y"]).why
+    off = request(source, outputs=["y"], freeze=["training=False"])
+    assert find_origin(off, Limits()).warnings == ()
+
+
 def test_a_mask_is_no_switch(tmp_path: Path) -> None:
     """An input of truth values that is not called one does not decide about dropout."""
     module = tf.Module()

@@ -246,6 +246,19 @@ def test_d36_a_graph_that_trains(fixtures_dir: Path) -> None:
     assert found.outputs[0].name == "probabilities:0"
 
 
+def test_d36_only_a_scale_of_ones_tells_that_each_example_has_its_own_mean() -> None:
+    """So Keras 2 normalises a layer; an offset that is made by ``Fill`` tells nothing."""
+    graph = graph_of(
+        placeholder("x")
+        + variable("gamma")
+        + node("made", "Fill", "x")
+        + node("batch", "FusedBatchNormV3", "x", "gamma", "made", is_training="b: true")
+        + node("layer", "FusedBatchNormV3", "x", "made:0", "gamma", is_training="b: true")
+    )
+    (sign,) = training_signs(graph, Topology(graph))
+    assert (sign.id, sign.nodes) == ("batch-norm-training", ("batch",))
+
+
 def test_d36_only_what_an_output_needs(fixtures_dir: Path) -> None:
     """A conversion takes the part of the graph behind its outputs, and asks about that."""
     graph = graph_of(

@@ -18,7 +18,7 @@ from ckpttool.conversion.wire import decode, encode, plain
 from ckpttool.conversion.worker.keras_safety import require_contained
 from ckpttool.conversion.worker.model import RANDOM, built_model, functions_of, variables_of
 from ckpttool.conversion.worker.model_functions import is_keras
-from ckpttool.conversion.worker.object_paths import find_places
+from ckpttool.conversion.worker.object_paths import find_places, require_trackable
 from ckpttool.conversion.worker.restoring import (
     KERAS,
     mark,
@@ -84,6 +84,7 @@ def _made_variables(model: Any, job: Job) -> tuple[str, ...]:  # noqa: ANN401
 
 
 def _by_objects(model: Any, source: Source, job: Job) -> Asked:  # noqa: ANN401
+    require_trackable(model, source.location)
     variables = variables_of(model)
     places = find_places(model, variables, source.location, job.request.root)
     above = "" if places.root is None else f"{places.root}/"

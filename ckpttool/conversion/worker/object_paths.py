@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 from tensorflow.python.checkpoint.graph_view import ObjectGraphView
+from tensorflow.python.trackable.base import Trackable
+
+from ckpttool.errors import UsageError
 
 __all__ = [
     "OWN_VALUE",
@@ -22,6 +25,7 @@ __all__ = [
     "fitting_roots",
     "graph_of",
     "own_variable",
+    "require_trackable",
     "roots",
 ]
 
@@ -50,6 +54,22 @@ class Places(NamedTuple):
 def graph_of(reader: Any) -> Any:  # noqa: ANN401
     """The object graph (``TrackableObjectGraph``) that a reader of a checkpoint has."""
     return trackable_object_graph_pb2.TrackableObjectGraph.FromString(reader.get_tensor(_GRAPH))
+
+
+def require_trackable(model: Any, address: str) -> None:  # noqa: ANN401
+    """Refuse a model that no object graph can have.
+
+    Raises:
+        UsageError: id ``model-kind``.
+    """
+    if not isinstance(model, Trackable):
+        raise UsageError(
+            f"{address} is an object-based checkpoint, and --model returns a "
+            f"{type(model).__name__}",
+            why="only a tf.Module or a Keras model has a place in one",
+            hint="return the model that was saved, or derive its class from tf.Module",
+            id="model-kind",
+        )
 
 
 def own_variable(variable: Any) -> Any:  # noqa: ANN401

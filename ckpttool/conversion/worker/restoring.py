@@ -20,6 +20,7 @@ from ckpttool.conversion.worker.object_paths import (
     fitting_roots,
     graph_of,
     own_variable,
+    require_trackable,
     roots,
 )
 from ckpttool.conversion.worker.optimizer_order import hidden, restore_by_place
@@ -72,7 +73,8 @@ def restore(model: Any, variables: Sequence[Any], address: str, root: str | None
 
     Raises:
         CkpttoolError: the source cannot be read, or a variable has another shape there.
-        UsageError: id ``options-contradict``: an attribute, of what has none.
+        UsageError: ids ``options-contradict``: an attribute, of what has none;
+            ``model-kind``: no object-based checkpoint can have such a model.
     """
     with open_source(address, default_limits()) as source:
         require_attributes(source, root)
@@ -82,6 +84,7 @@ def restore(model: Any, variables: Sequence[Any], address: str, root: str | None
             model.load_weights(source.location)
             return Restored(marked(variables))
         if source.style == "object":
+            require_trackable(model, source.location)
             return _by_objects_or_place(model, variables, source.location, root)
         mark(variables)
         _by_names(model, source)
