@@ -28,6 +28,7 @@ from ckpttool.ops.rewrite.destination import (
 from ckpttool.ops.rewrite.reading import bundle_from
 from ckpttool.ops.rewrite.run import Options, carry_out, finish_pending
 from ckpttool.ops.same_bytes import same_bytes
+from ckpttool.policy.words import count
 from ckpttool.sources.address import Resolved, resolve
 from ckpttool.sources.filenames import graph_name, index_name, join
 from ckpttool.sources.registry import open_resolved
@@ -141,9 +142,9 @@ def _compared(source: Source, names: NameStyle, path: str, limits: Limits) -> Ch
     with open_resolved(resolve(path, limits), limits) as result:
         new = {one.key: one for one in result.variables(named=False)}
         keeps = isinstance(source, BundleSource) or names == "key"
-        count = 0
+        number = 0
         for variable in source.variables(named=not keeps):
-            count += 1
+            number += 1
             name = variable.key if keeps else source.name_of(variable, names)
             copy = new.get(name) or new.get(variable.key)
             known = BY_NAME.get(variable.dtype)
@@ -155,14 +156,15 @@ def _compared(source: Source, names: NameStyle, path: str, limits: Limits) -> Ch
                 or not same_bytes(array_of(source, name, variable), result, copy)
             ):
                 different.append(name)
-        if count != len(new):
-            different.append(f"{len(new)} instead of {count} variables")
+        if number != len(new):
+            different.append(f"{len(new)} instead of {count(number, 'variable')}")
     if different:
         more = f" and {len(different) - _NAMED} more" if len(different) > _NAMED else ""
         return CheckResult(
             "failed", "bytes", why=f"other values: {', '.join(different[:_NAMED])}{more}"
         )
-    said = f"{opaque} opaque variables were compared by their checksums only"
+    were = "was" if opaque == 1 else "were"
+    said = f"{count(opaque, 'opaque variable')} {were} compared by checksums only"
     return CheckResult("passed", "bytes", notes=(said,) if opaque else ())
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ckpttool.errors import CorruptError, IncompleteError, LimitError
 from ckpttool.model import numel, shape_text
+from ckpttool.policy.words import count
 from ckpttool.sources.gather import WINDOW_BYTES, bands, fill, windows
 from ckpttool.sources.selection import Axis, Selection, strides
 
@@ -59,7 +60,8 @@ def check_boxes(name: str, shape: tuple[int, ...], boxes: Sequence[Box]) -> None
         if len(box.start) != len(shape) or len(box.extent) != len(shape):
             raise CorruptError(
                 f"a slice of {name} does not fit its variable",
-                why=f"the slice has {len(box.start)} dimensions, the variable {len(shape)}",
+                why=f"the slice has {count(len(box.start), 'dimension')}, "
+                f"the variable {len(shape)}",
                 hint="copy the checkpoint again; the other variables can be read",
                 id="slice-shape",
             )

@@ -21,6 +21,7 @@ from ckpttool.errors import (
 )
 from ckpttool.formats.dtypes import BY_NAME, DType
 from ckpttool.model import Finding, Shard, Variable, numel, shape_text
+from ckpttool.policy.words import count
 from ckpttool.sources.base import Extent, Read
 
 if TYPE_CHECKING:
@@ -266,7 +267,7 @@ class ListedSource:
         near = nearest(name, known)
         raise NotFoundError(
             f"there is no variable {name} in {self.location}",
-            why=f"none of its {len(self._variables)} variables has this name or key",
+            why=f"none of its {count(len(self._variables), 'variable')} has this name or key",
             hint=f"did you mean: {', '.join(near)}"
             if near
             else f"ckpttool list {quote(self.address)}",

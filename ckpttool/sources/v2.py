@@ -20,6 +20,7 @@ from ckpttool.formats.bundle import OBJECT_GRAPH_KEY, BundleIndex, Entry
 from ckpttool.formats.dtypes import dtype_name
 from ckpttool.limits import Limits
 from ckpttool.model import Finding, Shard, Variable
+from ckpttool.policy.words import plural
 from ckpttool.sources.filenames import index_name, split_number
 from ckpttool.sources.shard_files import MISSING_NAMED, ShardFiles
 from ckpttool.sources.v2_names import BundleNames
@@ -360,10 +361,10 @@ class BundleSource:
 
         from ckpttool.sources.nearest import nearest
 
-        near = nearest(name, self._known_names())
+        near, number = nearest(name, self._known_names()), self._walk()[1]
         raise NotFoundError(
             f"there is no variable {name} in {self.location}",
-            why=f"none of its {self._walk()[1]} variables has this name, key or path",
+            why=f"none of its {number} {plural(number, 'variable')} has this name, key or path",
             hint=f"did you mean: {', '.join(near)}"
             if near
             else f"ckpttool list {quote(self.address)}",

@@ -24,6 +24,7 @@ from ckpttool.ops.same_bytes import same_pieces
 from ckpttool.sources.registry import open_source
 from ckpttool.sources.selection import Selection
 from tests.support.command import RunCli
+from tests.support.handmade import EntryFields, write_bundle
 
 #: TensorFlow 1 with Adam: ``hidden/weights``, ``hidden/weights/Adam``, …
 MLP = "mlp-v1"
@@ -235,6 +236,20 @@ def test_what_is_there_is_replaced_only_when_asked(fixtures_dir: Path, tmp_path:
     assert to.read_bytes() == before
     convert(Request(str(fixtures_dir / "keras3"), str(to), "npz", overwrite=True))
     require_equal(arrays_in(to), values_of(fixtures_dir / "keras3"))
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(1, "1 opaque variable was"), (2, "2 opaque variables were")]
+)
+def test_what_only_tensorflow_reads_is_compared_by_checksums(
+    tmp_path: Path, number: int, said: str
+) -> None:
+    entries: dict[bytes, EntryFields | bytes] = {
+        b"v%d" % at: {"dtype": 21, "shape": (0,), "size": 0} for at in range(number)
+    }
+    source = write_bundle(tmp_path, "model", entries, [b""])
+    result = convert(Request(str(source), str(tmp_path / "out"), "checkpoint"))
+    assert result.check.notes == (f"{said} compared by checksums only",)
 
 
 def test_damage_is_an_error_and_nothing_is_written(fixtures_dir: Path, tmp_path: Path) -> None:

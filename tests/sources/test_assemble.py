@@ -106,6 +106,12 @@ def test_parts_outside_their_variable(shape: tuple[int, ...], box: Box) -> None:
     assert caught.value.id == "slice-shape"
 
 
+def test_one_dimension_is_no_plural() -> None:
+    with pytest.raises(CorruptError) as caught:
+        check_boxes("v", (4, 4), [Box((0,), (4,))])
+    assert caught.value.why == "the slice has 1 dimension, the variable 2"
+
+
 def test_scalars_and_empty_parts() -> None:
     check_boxes("v", (), [Box((), ())])
     with pytest.raises(CorruptError, match="overlap"):

@@ -10,7 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ckpttool.errors import CkpttoolError, LimitError, UnsafeError, UnsupportedError
+from ckpttool.errors import (
+    CkpttoolError,
+    LimitError,
+    NotFoundError,
+    UnsafeError,
+    UnsupportedError,
+)
 from ckpttool.limits import Limits
 from ckpttool.sources.registry import open_source
 from ckpttool.sources.selection import Index, Selection
@@ -286,3 +292,10 @@ def test_a_file_that_numpy_writes_without_seeking(tmp_path: Path) -> None:
     np.savez_compressed(pipe, x=np.arange(5))
     (tmp_path / "x.npz").write_bytes(pipe.data)
     assert_same(tmp_path / "x.npz", {"x": np.arange(5)})
+
+
+def test_one_variable_is_no_plural(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", w=np.zeros(2))
+    with open_source(str(tmp_path / "x.npz")) as source, pytest.raises(NotFoundError) as caught:
+        source.find("bias")
+    assert caught.value.why == "none of its 1 variable has this name or key"

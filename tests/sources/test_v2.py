@@ -198,6 +198,14 @@ def test_an_unknown_rank_is_listed_and_cannot_be_read(tmp_path: Path) -> None:
         assert caught.value.id == "shape-unknown"
 
 
+def test_one_variable_is_no_plural(tmp_path: Path) -> None:
+    entries: dict[bytes, EntryFields | bytes] = {b"w": {"shape": (1,), "size": 4}}
+    with opened(write_bundle(tmp_path, "n", entries, [b"abcd"])) as source:
+        with pytest.raises(NotFoundError) as caught:
+            source.find("bias")
+        assert caught.value.why == "none of its 1 variable has this name, key or path"
+
+
 def test_the_nearest_names_are_offered(tmp_path: Path) -> None:
     entries: dict[bytes, EntryFields | bytes] = {
         b"dense/kernel": {"shape": (1,), "size": 4},

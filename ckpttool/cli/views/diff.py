@@ -194,7 +194,8 @@ def _nans(screen: Screen, found: Sequence[_Difference]) -> Iterator[str]:
         ("in both, which is equal", sum(one.nan_both for one in values)),
     ):
         if number:
-            yield screen.text(f"    {number:,} of their elements are NaN {side}", hang=6)
+            verb = "is" if number == 1 else "are"
+            yield screen.text(f"    {number:,} of their elements {verb} NaN {side}", hang=6)
 
 
 def _renames(screen: Screen, result: DiffResult) -> Iterator[str]:

@@ -42,6 +42,14 @@ def test_the_same(fixtures_dir: Path, run_cli: RunCli) -> None:
     assert report["data"]["common"] == 17
 
 
+def test_values_that_are_nan_on_one_side(tmp_path: Path) -> None:
+    a = bundle(tmp_path / "a", w=("float32", [np.nan, 0, 1, 2]))
+    b = bundle(tmp_path / "b", w=("float32", [0, np.nan, np.nan, 2]))
+    text = "".join(DiffView(diff(a, b)).human(Screen(100, False, True)))
+    assert "1 of their elements is NaN in A alone" in text
+    assert "2 of their elements are NaN in B alone" in text
+
+
 def test_every_difference_at_once_by_kind(tmp_path: Path) -> None:
     """D17, D25: missing, extra, dtypes, shapes and values, all of them, slots apart."""
     a = model(tmp_path / "a", gone=("float32", [1.0]), kept=("int32", [1]), sized=("int8", [1, 2]))
