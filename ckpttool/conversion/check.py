@@ -165,6 +165,7 @@ class _Judgement(NamedTuple):
     metrics: dict[str, object]
     faults: list[str]
     doubts: list[str]
+    is_zero: bool
 
 
 def _judged(request: Request, made: Made, ran: Ran, *, is_exact: bool) -> CheckResult:
@@ -180,6 +181,7 @@ def _judged(request: Request, made: Made, ran: Ran, *, is_exact: bool) -> CheckR
         if not cases:
             continue
         of_outputs: dict[str, object] = {}
+        zeros: list[bool] = []
         for port in signature.outputs:
             judgement = _of_output(request, port, cases, is_exact=is_exact)
             if judgement is None:
@@ -188,6 +190,12 @@ def _judged(request: Request, made: Made, ran: Ran, *, is_exact: bool) -> CheckR
             where = f"{signature.name} {port.name}"
             problems += [f"{where}: {one}" for one in judgement.faults]
             doubts += [f"{where}: {one}" for one in judgement.doubts]
+            zeros.append(judgement.is_zero)
+        if zeros and all(zeros):  # a model that does nothing agrees with every other such
+            doubts.append(
+                f"{signature.name}: the source gives zero for all of these inputs; give others: "
+                "--check-data"
+            )
         metrics[signature.name] = of_outputs
     found = CheckResult("passed", metrics=metrics, notes=ran.notes, versions=ran.versions)
     if problems:
@@ -204,6 +212,7 @@ def _of_output(
 ) -> _Judgement | None:
     parts: list[Figures] = []
     found: list[str] = []
+    is_zero = True
     accuracy: dict[str, object] = {}
     for case, path in cases:
         loaded = _load(case.path, path, port.name)
@@ -215,6 +224,7 @@ def _of_output(
             found.append(fault)
             continue
         parts.append(compare(reference, result))
+        is_zero = is_zero and reference.dtype.kind in "fc" and not reference.any()
         accuracy |= _accuracy(reference, result, labels)
     settings = request.settings
     precisions = [port.dtype, *(case.precision for case, _ in cases), settings.quantize or ""]
@@ -226,7 +236,8 @@ def _of_output(
     if parts and not figures.finite:
         doubts.append("the source gives no finite number for these inputs; give --check-data")
     metrics = _metrics(figures, tolerance, request.check.tolerance, port) | accuracy
-    return _Judgement(metrics | {"passed": not found, "why": "; ".join(found)}, found, doubts)
+    metrics |= {"passed": not found, "why": "; ".join(found)}
+    return _Judgement(metrics, found, doubts, bool(parts) and is_zero)
 
 
 def _load(

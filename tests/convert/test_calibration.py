@@ -91,7 +91,8 @@ def test_a_fixed_number_of_rows_makes_one_example(tmp_path: Path) -> None:
 
 def test_every_signature_has_its_own(tmp_path: Path) -> None:
     one, two = signature(IMAGE), signature(IDS, name="lookup")
-    calibration = of_file(tmp_path, one, two, image=np.ones((120, 2, 2)), ids=np.arange(150))
+    pictures = np.arange(480.0).reshape(120, 2, 2)
+    calibration = of_file(tmp_path, one, two, image=pictures, ids=np.arange(150))
     assert len(list(calibration.samples())) == 270
     assert calibration.counts == {"serving_default": 120, "lookup": 150}
     assert calibration.warnings == []
@@ -104,6 +105,17 @@ def test_a_function_gives_batches_of_any_size(tmp_path: Path) -> None:
     named = "return [('a', {'ids': [1, 2]}), ('b', {'ids': [3]})]"
     both = of_code(tmp_path, named, signature(IDS, name="a"), signature(IDS, name="b"))
     assert [name for name, _ in both.samples()] == ["a", "a", "b"]
+
+
+def test_examples_that_are_all_the_same_are_told(tmp_path: Path) -> None:
+    for body, told in (
+        ("yield from ({'ids': np.zeros(2, int)} for _ in range(60))", True),
+        ("yield from ({'ids': np.full(2, n)} for n in range(60))", False),
+    ):
+        calibration = of_code(tmp_path, body, signature(IDS))
+        for _ in calibration.samples():
+            pass
+        assert any("are one value" in one for one in calibration.warnings) == told
 
 
 def test_a_function_that_goes_elsewhere_takes_nobody_along(tmp_path: Path) -> None:

@@ -99,6 +99,17 @@ class Picture(tf.Module):
         return tf.reduce_mean(image, [1, 2])
 
 
+class Dead(tf.Module):
+    """Whatever goes in, zeros come out: nothing is compared with these."""
+
+    def __init__(self):
+        self.scale = tf.Variable(2.0, name="scale")
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32, name="x")])
+    def __call__(self, x):
+        return tf.nn.relu(tf.minimum(x * self.scale, 0.0))
+
+
 class Pair(tf.Module):
     """One input says how long the other has to be."""
 
@@ -159,7 +170,7 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert spec.loader is not None
     build = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(build)
-    for name in ("Dice", "Many", "Picture", "Pair", "Fixed", "Overflow", "Numbers"):
+    for name in ("Dice", "Many", "Picture", "Dead", "Pair", "Fixed", "Overflow", "Numbers"):
         tf.train.Checkpoint(model=getattr(build, name)()).write(str(folder / name / "ckpt"))
     return folder
 
@@ -507,6 +518,48 @@ def test_real_inputs_and_right_answers(mine: Path, models: Path, tmp_path: Path)
     accuracy = figures["accuracy"]
     assert accuracy["source"] == accuracy["result"] < 1
     assert accuracy["difference"] == 0.0
+
+
+def test_a_source_that_gives_zeros_only_proves_nothing(mine: Path, tmp_path: Path) -> None:
+    check = converted(of_mine(mine, "Dead", tmp_path / "export")).check
+    assert check.state == "not_run"
+    assert "gives zero for all of these inputs" in check.why
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ({"label": np.zeros(49, np.int64)}, "int64[49]"),
+        ({"label": np.zeros((50, 10), np.int64)}, "int64[50, 10]"),
+        ({"label": np.full(50, 0.5)}, "float64[50]"),
+        ({"label": np.full(50, "cat")}, "str96[50]"),
+        ({"label:nosuch": np.zeros(50, np.int64)}, "no such output"),
+    ],
+    ids=str,
+)
+def test_labels_that_are_none(labels: Any, said: str, models: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data.npz"
+    np.savez(data, input=np.ones((50, 784)), **labels)
+    check = CheckSettings(data=str(data))
+    asked = request(models / "mlp-ref", destination=str(tmp_path / "mlp"), check=check)
+    with pytest.raises(UsageError) as caught:
+        converted(asked)
+    assert caught.value.id == "check-data"
+    assert said in caught.value.why
+    assert not (tmp_path / "mlp").exists()
+
+
+def test_a_column_of_labels_is_a_label_a_row(models: Path, tmp_path: Path) -> None:
+    rows = np.random.default_rng(1).normal(size=(50, 784))
+    found: list[object] = []
+    for labels in (np.arange(50) % 10, (np.arange(50) % 10)[:, None]):
+        np.savez(tmp_path / "data.npz", input=rows, label=labels)
+        check = CheckSettings(data=str(tmp_path / "data.npz"))
+        destination = str(tmp_path / f"mlp-{len(found)}")
+        asked = request(models / "mlp-ref", destination=destination, check=check)
+        figures: Any = converted(asked).check.metrics["serving_default"]
+        found.append(figures["output"]["accuracy"])
+    assert found[0] == found[1]
 
 
 def test_a_source_of_one_batch_size_takes_whole_batches(mine: Path, tmp_path: Path) -> None:

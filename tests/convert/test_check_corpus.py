@@ -105,3 +105,11 @@ def test_signatures_that_a_vendor_s_converter_dropped(corpus: Path) -> None:
     assert "no signature serve; it has serving_default" in found.why
     chosen = checked(corpus, _MNIST, theirs, "tflite", signatures=("serving_default",))
     assert chosen.state == "passed"
+
+
+def test_an_output_that_is_always_zero_proves_nothing(corpus: Path, tmp_path: Path) -> None:
+    source = corpus / "mixed-v1-v2-tdgammon/checkpoint-447880"
+    asked = request(source, target="savedmodel", destination=str(tmp_path / "export"))
+    check = convert(asked, run=in_this_process).check
+    assert check.state == "not_run"
+    assert "zero for all of these inputs" in check.why

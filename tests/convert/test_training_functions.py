@@ -125,12 +125,11 @@ def test_a_fixed_switch_of_a_called_function(tmp_path: Path) -> None:
     def build(x: Any, weights: Any) -> Any:
         training = tf.compat.v1.placeholder(tf.bool, [], "training")
 
-        @tf.function
         def layer(x: Any, weights: Any, training: Any) -> Any:
             dropped = lambda: tf.nn.dropout(x, 0.5, name="dropout") @ weights  # noqa: E731
             return tf.cond(training, dropped, lambda: x @ weights)
 
-        return layer(x, weights, training)
+        return tf.function(layer)(x, weights, training)
 
     tf.compat.v1.enable_control_flow_v2()
     source = save_graph(tmp_path, build)

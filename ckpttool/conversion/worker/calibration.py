@@ -46,6 +46,7 @@ class Calibration:
         counts: how many examples each signature was measured with, once ``samples`` is
             exhausted.
         unused: rows that were too few for one more example.
+        constant: signature, input → the value of all its elements; None: they differ.
     """
 
     spec: str
@@ -53,6 +54,7 @@ class Calibration:
     batches: Callable[[], Iterator[Batch]]
     counts: Counter[str] = field(default_factory=Counter)
     unused: int = 0
+    constant: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     def samples(self) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
         """One example after the other, with its signature; each signature has some.
@@ -67,6 +69,7 @@ class Calibration:
         """
         self.counts.clear()  # one quantiser asks for them twice
         self.unused = 0
+        self.constant.clear()
         known = {one.name: one for one in self.signatures}
         shapes: dict[str, dict[str, tuple[int, ...]]] = {}
         for name, arrays in self.batches():
@@ -84,6 +87,7 @@ class Calibration:
                         f"{_sizes_text(sizes)}, and the first {_sizes_text(first)}",
                         "pad or cut them to one size",
                     )
+                self._note_constants(name, sample)
                 self.counts[name] += 1
                 yield name, sample
         missing = [name for name in known if not self.counts[name]]
@@ -102,11 +106,27 @@ class Calibration:
             for name, number in self.counts.items()
             if number < _ENOUGH
         ]
+        for name in self.counts:
+            values = [value for (of, _), value in self.constant.items() if of == name]
+            if values and all(value is not None for value in values):
+                found.append(
+                    f"all examples of {name} in {self.spec} are one value: ranges that were "
+                    "measured so are of no use for real inputs, and the check has no others; "
+                    "--check-data gives it some"
+                )
         if self.unused:
             found.append(
                 f"{self.unused} rows of {self.spec} were too few for a batch, and not used"
             )
         return found
+
+    def _note_constants(self, name: str, sample: Mapping[str, np.ndarray]) -> None:
+        """Remember which inputs have had one value only, in every element."""
+        for key, array in sample.items():
+            if array.size:
+                value = self.constant.setdefault((name, key), array.flat[0])
+                if value is not None and (array != value).any():
+                    self.constant[name, key] = None
 
     def _examples(
         self, signature: Signature, arrays: Mapping[str, Any]

@@ -6,7 +6,7 @@ then the check also says how often the source and the result give them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -49,8 +49,18 @@ class GivenData:
             )
         return {port.name: self._fitted(port, self.arrays[port.name]) for port in signature.inputs}
 
-    def labels(self, signature: Signature) -> dict[str, np.ndarray]:
-        """The right answers for outputs of a signature, by output."""
+    def labels(
+        self, signature: Signature, outputs: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """The right answers for outputs of a signature, by output: a class for each row.
+
+        Args:
+            signature: whose outputs they are of.
+            outputs: what it gives for these inputs.
+
+        Raises:
+            UsageError: id ``check-data``: they are no classes, or not as many as rows.
+        """
         found = {
             port.name: self.arrays[f"{_LABEL}:{port.name}"]
             for port in signature.outputs
@@ -58,7 +68,38 @@ class GivenData:
         }
         if not found and len(signature.outputs) == 1 and _LABEL in self.arrays:
             found[signature.outputs[0].name] = self.arrays[_LABEL]
-        return found
+        return {name: self._classes(name, one, outputs[name]) for name, one in found.items()}
+
+    def require_outputs(self, names: Container[str]) -> None:
+        """Check that all labels are of outputs that there are.
+
+        Raises:
+            UsageError: id ``check-data``.
+        """
+        for key in self.arrays:
+            label, _, name = key.partition(":")
+            if label == _LABEL and name and name not in names:
+                raise self._no_label(key, "there is no such output")
+
+    def _classes(self, name: str, given: np.ndarray, output: np.ndarray) -> np.ndarray:
+        rows = output.shape[:-1]
+        column = given.reshape(rows) if given.shape == (*rows, 1) else given
+        if given.dtype.kind not in "iu" or column.shape != rows or not rows:
+            raise self._no_label(
+                f"{_LABEL} of {name}",
+                f"it is {given.dtype.name}{list(given.shape)}, and the output has the shape "
+                f"{list(output.shape)}",
+            )
+        return column
+
+    def _no_label(self, key: str, why: str) -> UsageError:
+        return UsageError(
+            f"{key} of {self.path} cannot be used",
+            why=why,
+            hint="a label is the number of the right class, an integer for each row: "
+            f"{_LABEL}:OUTPUT",
+            id="check-data",
+        )
 
     def _fitted(self, port: Port, array: np.ndarray) -> np.ndarray:
         sizes = array.shape if port.shape is None else port.shape

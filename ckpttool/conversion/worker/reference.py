@@ -61,6 +61,9 @@ def record(program: Program, folder: str, request: Request) -> tuple[tuple[Case,
     reasons: list[str] = []
     names = {port.name for one in program.functions for port in one.signature.inputs}
     data = None if request.check.data is None else read_given(request.check.data, sorted(names))
+    if data is not None:
+        outputs = {port.name for one in program.functions for port in one.signature.outputs}
+        data.require_outputs(outputs)
     measured: Mapping[str, dict[str, np.ndarray]] = {}
     if data is None and request.settings.calibration is not None:
         signatures = [one.signature for one in program.functions]
@@ -89,8 +92,8 @@ def record(program: Program, folder: str, request: Request) -> tuple[tuple[Case,
         if _differ(runs[0].outputs, again):
             reasons.append(_changing(name, facts))
             continue
-        labels = {} if data is None else data.labels(function.signature)
         for run in runs:
+            labels = {} if data is None else data.labels(function.signature, run.outputs)
             path = os.path.join(folder, f"case-{len(cases)}.npz")
             save_case(path, run.feeds, run.outputs, labels)
             cases.append(Case(name, run.batch, path, facts.precision))
