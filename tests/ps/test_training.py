@@ -150,7 +150,9 @@ def test_deaths_under_a_training(folder) -> None:
         running.wait_for_restart("ps-1", server["pid"])
         until(lambda: len(attempts(folder)) == 2, running.said())
         number, step, total, rows = attempts(folder)[1]
-        assert (number, step, step) == (1, total, rows)
+        # The worker died in a step, which TensorFlow does again: parts of it happened twice.
+        assert number == 1
+        assert max(step, total, rows) - min(step, total, rows) <= 1
         assert step >= saved > 0
         until(lambda: running.state["state"] == "ready" and reached(running, step + 50))
         assert running.task("chief-0")["pid"] != chief["pid"]
@@ -223,7 +225,8 @@ def test_a_function_that_kills_its_process(folder) -> None:
         assert running.process.wait(300) == 61
         error = json.loads(running.errors.read_text())
         assert error["id"] == "training-lost"
-        assert running.kinds().count("task-ended") == 11
+        ended = [one for one in running.events if one["kind"] == "task-ended"]
+        assert [one["task"] for one in ended].count("chief-0") == 11, ended
         running.wait_until_gone()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -27,6 +28,8 @@ __all__ = ["CONNECTIONS", "LiveServer"]
 
 #: At the same time: the gateway has a few, `status` and exports one each.
 CONNECTIONS = 64
+#: Seconds at the end for answers under way: `stop` ends the training that answers it.
+_LAST_ANSWERS = 1.0
 
 #: A request's arguments → its value.
 Handler = Callable[[Mapping[str, Any]], object]
@@ -45,7 +48,7 @@ class LiveServer:
         self._handlers = handlers
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._places = threading.BoundedSemaphore(CONNECTIONS)
-        self._open: set[socket.socket] = set()
+        self._open: dict[socket.socket, threading.Thread] = {}
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -75,9 +78,21 @@ class LiveServer:
             pass  # somebody tidied up
         self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._socket.close()
+        self._shutdown(socket.SHUT_RD)  # no more questions; who has asked gets an answer
+        with self._lock:
+            answering = list(self._open.values())
+        last = time.monotonic() + _LAST_ANSWERS
+        for thread in answering:
+            thread.join(max(0.0, last - time.monotonic()))
+        self._shutdown(socket.SHUT_RDWR)
+
+    def _shutdown(self, how: int) -> None:
         with self._lock:
             for connection in self._open:
-                connection.shutdown(socket.SHUT_RDWR)
+                try:
+                    connection.shutdown(how)
+                except OSError:
+                    pass  # the other side was quicker
 
     def _bind(self) -> None:
         with socket_address(self._directory) as address:
@@ -113,9 +128,10 @@ class LiveServer:
             if not self._places.acquire(blocking=False):
                 self._refuse(connection)
                 continue
+            thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
             with self._lock:
-                self._open.add(connection)
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+                self._open[connection] = thread
+                thread.start()
 
     def _refuse(self, connection: socket.socket) -> None:
         error = LimitError(
@@ -138,7 +154,7 @@ class LiveServer:
             pass  # it has gone, or speaks something else
         finally:
             with self._lock:
-                self._open.discard(connection)
+                del self._open[connection]
                 connection.close()
             self._places.release()
 
