@@ -234,7 +234,9 @@ def _of_output(
         found += faults(figures, tolerance, request.check.tolerance, port.dtype)
     doubts = []
     if parts and not figures.finite:
-        doubts.append("the source gives no finite number for these inputs; give --check-data")
+        doubts.append(
+            "the source gives no finite number for these inputs; give others: --check-data"
+        )
     metrics = _metrics(figures, tolerance, request.check.tolerance, port) | accuracy
     metrics |= {"passed": not found, "why": "; ".join(found)}
     return _Judgement(metrics, found, doubts, bool(parts) and is_zero)

@@ -19,7 +19,9 @@ from benchmarks.convert_table import in_this_process
 from ckpttool.cli.screen import Screen
 from ckpttool.cli.views.convert import ConvertView
 from ckpttool.conversion.check import CheckResult
-from ckpttool.conversion.request import CheckSettings
+from ckpttool.conversion.ports import Port
+from ckpttool.conversion.request import CheckSettings, Settings
+from ckpttool.conversion.worker.batches import is_filled_up, run_in_batches
 from ckpttool.errors import (
     CkpttoolError,
     ConversionError,
@@ -562,24 +564,62 @@ def test_a_column_of_labels_is_a_label_a_row(models: Path, tmp_path: Path) -> No
     assert found[0] == found[1]
 
 
-def test_a_source_of_one_batch_size_takes_whole_batches(mine: Path, tmp_path: Path) -> None:
+def test_a_source_of_one_batch_size_takes_any_number_of_rows(mine: Path, tmp_path: Path) -> None:
     data = tmp_path / "data.npz"
-    np.savez(data, x=np.ones((12, 3)))
-    result = converted(of_mine(mine, "Fixed", tmp_path / "export", data=str(data)))
-    assert result.check.state == "passed"
-    figures = result.check.metrics["serving_default"]["output"]  # type: ignore[index]
-    assert figures["rows"] == 12
+    for rows in (12, 6, 1):
+        np.savez(data, x=np.random.default_rng(1).normal(size=(rows, 3)))
+        result = converted(of_mine(mine, "Fixed", tmp_path / f"export-{rows}", data=str(data)))
+        assert result.check.state == "passed"
+        figures = result.check.metrics["serving_default"]["output"]  # type: ignore[index]
+        assert figures["rows"] == rows
+        assert any("filled up" in one for one in result.warnings) == (rows % 4 > 0)
     assert converted(of_mine(mine, "Fixed", tmp_path / "seeded")).check.state == "passed"
-    np.savez(data, x=np.ones((6, 3)))
-    with pytest.raises(UsageError) as caught:
-        converted(of_mine(mine, "Fixed", tmp_path / "6", data=str(data)))
-    assert caught.value.id == "check-data"
+
+
+def test_a_result_of_one_batch_size_takes_any_number_of_rows(models: Path, tmp_path: Path) -> None:
+    """Rows that were added to fill a batch are not among those that are compared."""
+    data = tmp_path / "data.npz"
+    rows = np.random.default_rng(1).normal(size=(6, 784))
+    np.savez(data, input=rows, label=np.arange(6))
+    asked = request(
+        models / "mlp-ref",
+        destination=str(tmp_path / "export"),
+        settings=Settings(batch=4),
+        check=CheckSettings(data=str(data)),
+    )
+    result = converted(asked)
+    figures = result.check.metrics["serving_default"]["output"]  # type: ignore[index]
+    assert (result.check.state, figures["rows"]) == ("passed", 6)
+    assert any("filled up with rows that are not compared" in one for one in result.warnings)
+    again = only(models / "mlp-ref", tmp_path / "export")
+    assert again.check.state == "passed"
+    assert any("takes 4 rows at a time" in one for one in again.warnings)
+    assert sum("filled up" in one for one in again.warnings) == 1
+
+
+def test_batches_are_cut_filled_up_and_put_together() -> None:
+    ports = [Port("x", "float32", (4, 2)), Port("scale", "float32", ())]
+    seen: list[tuple[int, ...]] = []
+
+    def run(feeds: Mapping[str, Any]) -> dict[str, Any]:
+        seen.append(feeds["x"].shape)
+        scaled = feeds["x"] * feeds["scale"]
+        return {"rows": scaled, "flat": scaled.ravel()}
+
+    for rows in range(1, 10):
+        x = np.arange(rows * 2.0).reshape(rows, 2)
+        found = run_in_batches(run, ports, {"x": x, "scale": np.float32(3)})
+        assert found["rows"].tolist() == (x * 3).tolist()
+        assert found["flat"].tolist() == (x * 3).ravel().tolist()
+        assert is_filled_up(ports, {"x": x, "scale": np.float32(3)}) == (rows % 4 > 0)
+    assert set(seen) == {(4, 2)}
 
 
 @pytest.mark.parametrize(
     ("arrays", "code", "said"),
     [
-        ({"inputs": np.ones((2, 784))}, 10, "there is no input"),
+        ({"inputs": np.ones((2, 784))}, 10, "there is no input; it has inputs"),
+        ({"input": np.ones((0, 784), np.float32)}, 2, "has nothing in it"),
         ({"input": np.ones((2, 783), np.float32)}, 2, "float32[2, 783]"),
         ({"input": np.ones(784, np.float32)}, 2, "an array is a batch"),
         ({"input": np.ones((2, 784), np.int64)}, 2, "int64"),

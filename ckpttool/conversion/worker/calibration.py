@@ -148,9 +148,12 @@ class Calibration:
         }
         counts = {one.examples for one in columns.values()} or {1}
         if len(counts) > 1 or not min(counts):
-            rows = ", ".join(f"{name} {len(one.array)}" for name, one in columns.items())
+            rows = ", ".join(
+                f"{name} has {count(len(one.array), 'row')}" for name, one in columns.items()
+            )
+            said = "have not the same number of examples" if len(counts) > 1 else "have no example"
             raise self._misfit(
-                f"the inputs of {signature.name} have no same number of examples: {rows} rows",
+                f"the inputs of {signature.name} {said}: {rows}",
                 "the first dimension of every array counts the examples"
                 + (", which --batch makes of several rows" if _fixed(signature) else ""),
             )

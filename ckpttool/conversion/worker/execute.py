@@ -18,7 +18,7 @@ from ckpttool.conversion.pairing import Pairing, pair_ports, pair_signatures
 from ckpttool.conversion.ports import Port, Signature
 from ckpttool.conversion.targets import TARGETS, installed
 from ckpttool.conversion.wire import decode, encode, plain
-from ckpttool.conversion.worker.batches import run_in_batches
+from ckpttool.conversion.worker.batches import is_filled_up, run_in_batches
 from ckpttool.conversion.worker.cases import save_case
 from ckpttool.conversion.worker.runner import Runner
 from ckpttool.errors import CkpttoolError
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = ["run", "run_cases"]
+
+_FILLED_UP = "{} takes whole batches: the last was filled up with rows that are not compared"
 
 
 def run(job: dict[str, Any]) -> dict[str, Any]:
@@ -73,6 +75,8 @@ def run_cases(runner: Runner, execution: Execution) -> Ran:
             path = os.path.join(execution.folder, f"result-{len(written)}.npz")
             try:
                 feeds = _feeds(case, inputs, theirs.inputs)
+                if is_filled_up(theirs.inputs, feeds):
+                    notes.append(_FILLED_UP.format(wanted.name))
                 results = run_in_batches(partial(runner.run, theirs.name), theirs.inputs, feeds)
                 save_case(path, {}, _renamed(results, outputs))
             except CkpttoolError:
@@ -83,7 +87,7 @@ def run_cases(runner: Runner, execution: Execution) -> Ran:
             else:
                 written[case.path] = path
     version = installed(runner.runtime).version or ""
-    return Ran(written, tuple(problems), tuple(notes), {runner.runtime: version})
+    return Ran(written, tuple(problems), tuple(dict.fromkeys(notes)), {runner.runtime: version})
 
 
 def _differences(name: str, inputs: Pairing, outputs: Pairing) -> list[str]:

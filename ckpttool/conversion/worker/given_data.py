@@ -27,13 +27,14 @@ _EXAMPLES = 64
 
 @dataclass(frozen=True, slots=True)
 class GivenData:
-    """The arrays of a file, and its path for errors."""
+    """The arrays of a file that are inputs or labels; its path and all names, for errors."""
 
     path: str
     arrays: Mapping[str, np.ndarray]
+    names: Sequence[str]
 
     def feeds(self, signature: Signature) -> dict[str, np.ndarray]:
-        """The inputs of a signature, in its dtypes; any number of whole batches.
+        """The inputs of a signature, in its dtypes; any number of rows but none.
 
         Raises:
             NotFoundError, UsageError: id ``check-data``: an input is missing, or does not fit.
@@ -43,7 +44,7 @@ class GivenData:
             raise NotFoundError(
                 f"{self.path} lacks inputs",
                 why=f"there is no {', '.join(missing)}; it has "
-                f"{', '.join(self.arrays) or 'nothing'}",
+                f"{', '.join(self.names) or 'nothing'}",
                 hint="name the arrays as the inputs of the signature are named",
                 id="check-data",
             )
@@ -105,14 +106,19 @@ class GivenData:
         sizes = array.shape if port.shape is None else port.shape
         fits = len(sizes) == array.ndim
         fits = fits and all(a in {None, b} for a, b in zip(sizes[1:], array.shape[1:], strict=True))
-        if fits and sizes and sizes[0]:
-            fits = len(array) > 0 and len(array) % sizes[0] == 0
         found = in_dtype(array, port.dtype) if fits else None
         if found is None:
             raise UsageError(
                 f"{port.name} of {self.path} does not fit",
                 why=f"it is {array.dtype.name}{list(array.shape)}, and the input is {port.text}",
                 hint="an array is a batch: its first dimension counts the examples",
+                id="check-data",
+            )
+        if not found.size:
+            raise UsageError(
+                f"{port.name} of {self.path} has nothing in it",
+                why=f"it is {array.dtype.name}{list(array.shape)}",
+                hint="its first dimension counts the examples: give one or more",
                 id="check-data",
             )
         return found
@@ -125,11 +131,14 @@ def read_given(path: str, names: Sequence[str]) -> GivenData:
         NotFoundError: id ``check-data``: there is no such file.
         UsageError: id ``check-data``: it is no ``.npz`` of plain arrays.
     """
+    found: list[str] = []
 
     def is_wanted(name: str) -> bool:
+        found.append(name)
         return name in names or name.partition(":")[0] == _LABEL
 
-    return GivenData(path, read_arrays(path, is_wanted, option="--check-data", id="check-data"))
+    arrays = read_arrays(path, is_wanted, option="--check-data", id="check-data")
+    return GivenData(path, arrays, found)
 
 
 def calibration_feeds(
