@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from ckpttool import errors
+from ckpttool.conversion.log_file import FIRST_LINE
 from ckpttool.conversion.wire import decode, encode
 from ckpttool.errors import CkpttoolError, ConversionError, LimitError
 from ckpttool.limits import Limits
@@ -147,7 +148,8 @@ def last_lines(log: str, count: int = 20) -> list[str]:
             text = file.read().decode("utf-8", "replace")
     except FileNotFoundError:
         return []
-    return [line.rstrip() for line in text.split("\n") if line.strip()][-count:]
+    lines = [line.rstrip() for line in text.split("\n") if line.strip()]
+    return [line for line in lines if line != FIRST_LINE][-count:]
 
 
 def _environment() -> dict[str, str]:

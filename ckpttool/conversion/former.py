@@ -15,7 +15,7 @@ from ckpttool.errors import CkpttoolError
 from ckpttool.limits import Limits
 from ckpttool.storage import open_directory, stat_path
 
-__all__ = ["WEIGHTS_ENDING", "companions"]
+__all__ = ["WEIGHTS_ENDING", "companions", "written_to"]
 
 #: What is put behind the name of an ONNX model for the file with its weights.
 WEIGHTS_ENDING = ".data"
@@ -37,6 +37,13 @@ def companions(destination: str, target: Target, limits: Limits) -> set[str]:
         if target.name == "onnx" and _names_weights(destination, limits):
             found.add(os.path.basename(destination + WEIGHTS_ENDING))
     return found
+
+
+def written_to(destination: str, report: str | None) -> list[str]:
+    """The paths that a conversion may write to, whatever its target: nothing else may be there."""
+    base = destination.rstrip("/")
+    also = [] if report is None else [report]
+    return [base, base + WEIGHTS_ENDING, base + REPORT_ENDING, *also]
 
 
 def _names_weights(path: str, limits: Limits) -> bool:

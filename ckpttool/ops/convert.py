@@ -13,8 +13,9 @@ from typing import Literal
 
 from ckpttool.conversion.check import CheckResult, not_run, require_agreement, require_proof
 from ckpttool.conversion.child import RunTask, run_task
-from ckpttool.conversion.former import companions
+from ckpttool.conversion.former import companions, written_to
 from ckpttool.conversion.job import Made, Origin
+from ckpttool.conversion.log_file import require_log
 from ckpttool.conversion.origin import find_origin
 from ckpttool.conversion.ports import Signature
 from ckpttool.conversion.report import (
@@ -157,18 +158,9 @@ def convert(
     limits = limits or default_limits()
     target = find_target(request.target, request.destination, request.model)
     request = replace(request, target=target.name)
-    require_settings(target, request.settings)
-    require_agreement(request.check)
-    if request.check.only and (request.overwrite or dry_run):
-        raise _only_looks("--overwrite" if request.overwrite else "--dry-run")
-    if request.like is None or request.check.execute:
-        require_installed(f"--to {target.name}", target.needs)
-    report = report_path(request, target)
-    if report is not None and not dry_run:
-        require_report_free(report, request.destination)
+    report = _require_sense(request, target, dry_run=dry_run)
     if request.check.only:
         return _check_only(request, target, limits, said, run)
-    require_apart(request)
     if target.form == "prefix":
         return _checkpoint(request, target, limits, replacing, dry_run=dry_run)
     origin = _origin(request, target, limits)  # a wrong name is said before a name that is taken
@@ -218,6 +210,24 @@ def convert(
         if document is not None and report is not None and is_apart:
             write_report(report, document)
     return _result(request, origin, checked, made, outputs, report)
+
+
+def _require_sense(request: Request, target: Target, *, dry_run: bool) -> str | None:
+    """Refuse what shows before anything is read; where the report goes."""
+    require_settings(target, request.settings)
+    require_agreement(request.check)
+    if request.check.only and (request.overwrite or dry_run):
+        raise _only_looks("--overwrite" if request.overwrite else "--dry-run")
+    if request.like is None or request.check.execute:
+        require_installed(f"--to {target.name}", target.needs)
+    report = report_path(request, target)
+    if report is not None and not dry_run:
+        require_report_free(report, request.destination)
+    if not request.check.only:
+        require_apart(request)
+    if request.log is not None:
+        require_log(request.log, written_to(request.destination, report))
+    return report
 
 
 def _origin(request: Request, target: Target, limits: Limits) -> Origin:
@@ -275,7 +285,10 @@ def _check_only(
         TemporaryDirectory(prefix="ckpttool-check-") as folder,
         kept_log(request.log, said) as log,
     ):
-        work = Work(request, target, origin, folder, log, limits, run)
+        from ckpttool.ops.convert_live import on_disk
+
+        local = on_disk(origin, folder, limits)
+        work = Work(request, target, local, folder, log, limits, run)
         made = work.made(request.destination)
         checked = work.checked(made, request.destination)
     outputs = tuple(

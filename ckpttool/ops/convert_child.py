@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from ckpttool.conversion.check import CheckResult, check, not_run
 from ckpttool.conversion.child import Bounds, RunTask, last_lines
 from ckpttool.conversion.job import Job, Made, Origin
+from ckpttool.conversion.log_file import begin_log
 from ckpttool.conversion.origin import find_origin
 from ckpttool.conversion.request import Request
 from ckpttool.conversion.staging import Staging
@@ -80,13 +81,19 @@ def _fields(job: Job) -> dict[str, object]:
 
 @contextmanager
 def kept_log(path: str | None, said: Callable[[str], None] | None) -> Iterator[str]:
-    """A file for what the child prints; kept where it was asked for, and on failure."""
+    """A file for what the child prints; kept where it was asked for, and on failure.
+
+    Raises:
+        CkpttoolError: as ``begin_log``.
+    """
     keep = path is not None
     if path is None:
         from tempfile import mkstemp
 
         descriptor, path = mkstemp(prefix="ckpttool-convert-", suffix=".log")
         os.close(descriptor)
+    else:
+        begin_log(path)
     try:
         yield path
     except (ConversionError, LimitError):
