@@ -159,6 +159,16 @@ def test_objects_are_restored_by_their_graph(tmp_path: Path) -> None:
     with pytest.raises(ckpttool.UsageError, match=r"w/\.ATTRIBUTES/VARIABLE_VALUE") as caught:
         ckpttool.write_checkpoint(tmp_path / "less", values, object_graph=graph)
     assert caught.value.id == "object-graph-key-missing"
+    with pytest.raises(ckpttool.UsageError) as caught:  # the same, as one of the variables
+        ckpttool.write_checkpoint(tmp_path / "less", {**values, GRAPH_KEY: graph})
+    assert caught.value.id == "object-graph-key-missing"
+    for more in ({"step": 1}, {"object_graph": graph}):
+        with pytest.raises(ckpttool.UsageError) as caught:
+            ckpttool.write_checkpoint(tmp_path / "less", {GRAPH_KEY: np.array(graph)}, **more)
+        assert caught.value.id == "options-contradict"
+    with pytest.raises(ckpttool.UsageError, match="no object graph"):
+        ckpttool.write_checkpoint(tmp_path / "less", {GRAPH_KEY: [graph]})
+    assert list(tmp_path.glob("less*")) == []
 
 
 def test_pieces_of_every_kind_come_one_after_the_other(tmp_path: Path) -> None:
@@ -239,6 +249,7 @@ def failing() -> Iterator[np.ndarray]:
         (ckpttool.Pieces("float32", (1,), [None]), "value-shape", "NoneType"),  # type: ignore[list-item]
         ("\ud800", "dtype-not-representable", "no Unicode"),
         ([[1, 2], [3]], "value-shape", "no array"),
+        (np.ma.masked_equal([1, 2], 2), "value-shape", "masked"),
         (np.array(["2020-01-01"], "datetime64[D]"), "dtype-not-representable", "datetime64"),
         (np.zeros(2, [("a", "i4")]), "dtype-not-representable", "void"),
         ({"a": 1}, "dtype-not-representable", "dict"),
@@ -304,6 +315,26 @@ def test_names_that_cannot_be(variables: dict[str, int], id: str, tmp_path: Path
         ckpttool.write_checkpoint(tmp_path / "m", variables, step=1)
     assert caught.value.id == id
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_is_text(tmp_path: Path) -> None:
+    with pytest.raises(ckpttool.UsageError, match="bytes"):
+        ckpttool.write_checkpoint(tmp_path / "m", {b"w": 1})  # type: ignore[dict-item]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("count", [{"shards": 1.5}, {"step": 7.5}, {"step": "7"}, {"shards": 0}])
+def test_counts_are_whole_numbers(count: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ckpttool.UsageError, match=r"1\.5|7\.5|'7'|0"):
+        ckpttool.write_checkpoint(tmp_path / "m", {"w": 1}, **count)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_numpys_text_of_any_length(tmp_path: Path) -> None:
+    words = np.array(["", "one", "zwölf\0", "a" * 300], np.dtypes.StringDType())
+    ckpttool.write_checkpoint(tmp_path / "m", {"words": words})
+    with ckpttool.open(tmp_path / "m") as checkpoint:
+        assert checkpoint.read("words").tolist() == [word.encode() for word in words]
 
 
 def test_any_other_name_is_kept_to_the_byte(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from ckpttool.conversion.job import Origin
 from ckpttool.errors import NoGraphError, UnsupportedError, UsageError
 from ckpttool.limits import Limits
 from ckpttool.sources.address import Resolved, resolve
-from ckpttool.sources.filenames import graph_name, join
+from ckpttool.sources.filenames import SAVED_MODEL_FILES, graph_name, join
 from ckpttool.storage import open_directory, stat_path
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["find_origin"]
 
-_SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 _MADE = {"tflite": "a TensorFlow Lite model", "onnx": "an ONNX model", "tfjs": "a TF.js model"}
 
 
@@ -121,9 +120,9 @@ def _saved_model(path: str) -> str | None:
     Without looking for variables, which not every SavedModel has.
     """
     folder, base = os.path.split(path)
-    if base in _SAVED_MODEL_FILES and stat_path(path) is not None:
+    if base in SAVED_MODEL_FILES and stat_path(path) is not None:
         return folder or "."
-    found = any(stat_path(os.path.join(path, name)) is not None for name in _SAVED_MODEL_FILES)
+    found = any(stat_path(os.path.join(path, name)) is not None for name in SAVED_MODEL_FILES)
     return (path.rstrip("/") or "/") if path and found else None
 
 

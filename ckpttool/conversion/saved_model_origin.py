@@ -28,6 +28,7 @@ from ckpttool.formats.graph_file import read_graph_file
 from ckpttool.formats.graphdef import Graph
 from ckpttool.limits import Limits
 from ckpttool.policy.words import count
+from ckpttool.sources.filenames import SAVED_MODEL_FILES
 from ckpttool.sources.graph_analysis import find_tensor
 from ckpttool.sources.graph_functions import called
 from ckpttool.sources.graph_roles import switch_like
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = ["of_saved_model"]
 
-_FILES = ("saved_model.pb", "saved_model.pbtxt")
 #: What stands around the one call in the function of a signature.
 _WRAPPING = {"Identity", "NoOp"}
 #: Flaws that are spelled out in an error.
@@ -61,7 +61,9 @@ def of_saved_model(request: Request, folder: str, limits: Limits) -> Origin:
         RefusedError: id ``training-graph``.
         IncompleteError: ids ``variables-missing``, ``graph-variables-missing``.
     """
-    name = next(name for name in _FILES if stat_path(os.path.join(folder, name)) is not None)
+    name = next(
+        name for name in SAVED_MODEL_FILES if stat_path(os.path.join(folder, name)) is not None
+    )
     with open_directory(folder) as directory, closing(directory.open(name)) as file:
         metas = read_graph_file(file, limits, "SavedModel").metas
         meta = next((one for one in metas if "serve" in one.tags), metas[0] if metas else None)

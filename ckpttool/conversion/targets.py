@@ -12,6 +12,7 @@ from typing import Literal
 
 from ckpttool.conversion.request import Choice, Quantization, Request, Settings
 from ckpttool.errors import ConverterMissingError, UsageError
+from ckpttool.sources.filenames import SAVED_MODEL_FILES
 
 __all__ = [
     "SOURCES",
@@ -81,7 +82,7 @@ _ALL = (
         runs=("tensorflow",),
         settings=("batch",),
         suffixes=(),
-        marks=("saved_model.pb", "saved_model.pbtxt"),
+        marks=SAVED_MODEL_FILES,
         holds="every operation, dtype and signature; tables and assets",
     ),
     Target(

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ckpttool.errors import RefusedError
+from ckpttool.sources.filenames import SAVED_MODEL_FILES
 
 if TYPE_CHECKING:
     from ckpttool.conversion.job import Origin
@@ -21,8 +22,6 @@ __all__ = ["require_apart"]
 
 #: What follows the prefix of a checkpoint in the names of its files.
 _PARTS = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})")
-#: A SavedModel is a directory with one of these.
-_MARKS = ("saved_model.pb", "saved_model.pbtxt")
 
 
 def require_apart(request: Request, origin: Origin | None = None) -> None:
@@ -77,7 +76,7 @@ def _is_part(there: str, source: str) -> bool:
     """Whether a path is of a file of a checkpoint, or of anything in a SavedModel."""
     if there.startswith(source) and _PARTS.fullmatch(there, len(source)):
         return True
-    is_model = any(os.path.lexists(os.path.join(source, mark)) for mark in _MARKS)
+    is_model = any(os.path.lexists(os.path.join(source, mark)) for mark in SAVED_MODEL_FILES)
     return is_model and there.startswith(os.path.join(source, ""))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from ckpttool.conversion.check import CheckResult, not_run, require_proof
 from ckpttool.conversion.job import Made
 from ckpttool.conversion.staging import Output, Staging
 from ckpttool.conversion.weights import array_of
-from ckpttool.errors import UsageError
+from ckpttool.errors import RefusedError, UsageError
 from ckpttool.formats.dtypes import BY_NAME
 from ckpttool.ops.rewrite.destination import (
     Destination,
@@ -26,7 +26,7 @@ from ckpttool.ops.rewrite.destination import (
     prefix_of,
 )
 from ckpttool.ops.rewrite.reading import bundle_from
-from ckpttool.ops.rewrite.run import Options, carry_out, finish_pending
+from ckpttool.ops.rewrite.run import Options, carry_out, finish_pending, open_graph
 from ckpttool.ops.same_bytes import same_bytes
 from ckpttool.policy.words import count
 from ckpttool.sources.address import Resolved, resolve
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from ckpttool.conversion.targets import Target
     from ckpttool.limits import Limits
     from ckpttool.sources.base import NameStyle, Source
-    from ckpttool.storage.base import ReadableFile
 
 __all__ = ["write_checkpoint"]
 
@@ -66,7 +65,7 @@ def write_checkpoint(
     Raises:
         UsageError: id ``target-setting``: variables are chosen; id ``destination-form``: a
             SavedModel is there.
-        RefusedError: id ``exists``.
+        RefusedError: id ``exists``; id ``output-is-source``.
         ResultDiffersError: nothing is in place.
         CkpttoolError: as reading the source and ``carry_out``.
     """
@@ -77,6 +76,7 @@ def write_checkpoint(
         found = resolve(request.source, limits)
         where = destination(request.destination, prefix_of(found))
         _require_no_saved_model(request, where)
+        _require_elsewhere(found, where)
         with open_directory(where.directory) as directory:
             old = in_the_way(directory, where.prefix, overwrite=request.overwrite)
         source = stack.enter_context(open_resolved(found, limits))
@@ -86,7 +86,7 @@ def write_checkpoint(
             return Made((), tuple(pending), facts=facts), not_run("this is a plan"), ()
         if old and replacing is not None:
             replacing()
-        graph = _graph(found, stack)
+        graph = None if found.kind == "savedmodel" else open_graph(found, stack)
         staging = stack.enter_context(Staging(where.location, overwrite=request.overwrite))
         folder, prefix = os.path.split(staging.artefact)
         staged = Destination(folder, prefix)
@@ -126,13 +126,16 @@ def _require_no_saved_model(request: Request, where: Destination) -> None:
         )
 
 
-def _graph(found: Resolved, stack: ExitStack) -> ReadableFile | None:
-    """The ``.meta`` beside a checkpoint, which goes with it."""
-    with open_directory(found.directory) as directory:
-        name = graph_name(found.prefix)
-        if found.kind == "savedmodel" or directory.stat(name) is None:
-            return None
-        return stack.enter_context(closing(directory.open(name)))
+def _require_elsewhere(found: Resolved, where: Destination) -> None:
+    """Check that a checkpoint is not written over itself, however the two are spelled."""
+    here = os.path.join(found.directory, found.prefix)
+    if found.version == "v2" and os.path.realpath(here) == os.path.realpath(where.location):
+        raise RefusedError(
+            f"{where.location} is not replaced",
+            why="it is the source",
+            hint="give another name, or use ckpttool edit or repartition, which write in place",
+            id="output-is-source",
+        )
 
 
 def _compared(source: Source, names: NameStyle, path: str, limits: Limits) -> CheckResult:
@@ -176,7 +179,7 @@ def _put_in_place(
         found = resolve(staged.location, limits)
         source = stack.enter_context(open_resolved(found, limits))
         options = Options(overwrite=request.overwrite, link=True, limits=limits)
-        graph = _graph(found, stack)
+        graph = open_graph(found, stack)
         result = carry_out(source.location, bundle_from(source), where, (), options, graph=graph)
     paths = [one.path for one in result.shards]
     paths.append(join(where.directory, index_name(where.prefix)))

@@ -30,7 +30,7 @@ from ckpttool.ops.rewrite.run import require_same
 from ckpttool.ops.rewrite.tensors import Input
 from ckpttool.ops.rewrite.write import write_bundle
 from ckpttool.sources.address import resolve
-from ckpttool.sources.filenames import index_name, split_part
+from ckpttool.sources.filenames import SAVED_MODEL_FILES, index_name, split_part
 from ckpttool.sources.registry import open_resolved, open_source
 from ckpttool.sources.v2 import BundleSource
 from ckpttool.storage import open_directory, stat_path
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 __all__ = ["refresh", "refresh_origin"]
 
 _VARIABLES = "variables"
-_GRAPHS = ("saved_model.pb", "saved_model.pbtxt")
 #: Of a larger index the hash takes longer than all the rest.
 _MOST_HASHED = 4 * 2**20
 #: Variables that a message names; the rest are counted.
@@ -67,9 +66,9 @@ def refresh_origin(request: Request, limits: Limits) -> Origin:
     _require_alone(request)
     assert request.like is not None, "the caller asked"
     folder = request.like.rstrip("/") or "/"
-    graph = next((one for one in _GRAPHS if stat_path(os.path.join(folder, one))), None)
+    graph = next((one for one in SAVED_MODEL_FILES if stat_path(os.path.join(folder, one))), None)
     if graph is None:
-        raise _no_export(request.like, f"there is no {_GRAPHS[0]} in it")
+        raise _no_export(request.like, f"there is no {SAVED_MODEL_FILES[0]} in it")
     resolved = resolve(request.source, limits)
     values = resolved.location
     if resolved.kind == "savedmodel":

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ckpttool.errors import CkpttoolError, NotFoundError
 from ckpttool.model import Finding
-from ckpttool.sources.filenames import graph_name, join
+from ckpttool.sources.filenames import SAVED_MODEL_FILES, graph_name, join
 from ckpttool.storage import open_directory
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GraphReport", "MetaReport", "Writer", "report_graph"]
 
-_SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
 _FINGERPRINT = "fingerprint.pb"
 #: What tf.io.write_graph and Estimators write once a run; it has no values either.
 _BESIDE = "graph.pbtxt"
@@ -158,7 +157,7 @@ def _home(directory: Directory, resolved: Resolved) -> Directory:
 def _candidates(home: Directory, resolved: Resolved, *, text: bool) -> Iterator[FileStat]:
     names: tuple[str, ...]
     if resolved.kind == "savedmodel":
-        names = _SAVED_MODEL
+        names = SAVED_MODEL_FILES
     elif resolved.kind == "graph":
         names = (resolved.prefix,)
     else:

@@ -7,13 +7,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TypeVar
+from operator import index
+from typing import SupportsIndex, TypeVar
 
 from ckpttool.errors import UsageError
 from ckpttool.limits import Limits
 from ckpttool.sources.address import Address
 
-__all__ = ["Addresses", "Words", "addresses", "require_choice", "require_shards", "words"]
+__all__ = [
+    "Addresses",
+    "Words",
+    "addresses",
+    "is_whole",
+    "require_choice",
+    "require_shards",
+    "words",
+]
 
 #: One, or several of them.
 Words = str | Sequence[str]
@@ -47,15 +56,20 @@ def require_choice(keyword: str, given: object, choices: Sequence[object]) -> No
         )
 
 
+def is_whole(given: object, low: int, high: int) -> bool:
+    """Whether something is a whole number of a range; 7.0 is not."""
+    return isinstance(given, SupportsIndex) and low <= index(given) <= high
+
+
 def require_shards(shards: int, limits: Limits) -> None:
     """Check how many data files are asked for, before anything is made for each of them.
 
     Raises:
         UsageError.
     """
-    if not 1 <= shards <= limits.shards:
+    if not is_whole(shards, 1, limits.shards):
         raise UsageError(
-            f"a checkpoint cannot have {shards} data files",
+            f"a checkpoint cannot have {shards!r} data files",
             why=f"there are 1 to {limits.shards}",
             hint="leave shards out for the usual",
         )

@@ -135,12 +135,16 @@ def _scopes(found: Sequence[Resolved]) -> list[str]:
 
     Several runs have a ``model.ckpt-1000``. One checkpoint given twice keeps one name.
     """
-    paths = [[*os.path.abspath(one.directory).split("/"), prefix_of(one)] for one in found]
-    for length in range(1, max(map(len, paths)) + 1):
-        names = ["/".join(path[-length:]) for path in paths]
-        if len(set(names)) == len(names):
-            return names
-    return [path[-1] for path in paths]
+    folders = [os.path.abspath(one.directory).split("/") for one in found]
+    prefixes = [prefix_of(one) for one in found]
+    files = [os.path.basename(one.location) for one in found]  # model.npz and model.h5
+    for last in (prefixes, files):
+        paths = [[*folder, name] for folder, name in zip(folders, last, strict=True)]
+        for length in range(1, max(map(len, paths)) + 1):
+            names = ["/".join(path[-length:]) for path in paths]
+            if len(set(names)) == len(names):
+                return names
+    return prefixes
 
 
 def _settle(

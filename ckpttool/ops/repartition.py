@@ -147,7 +147,7 @@ def _relayout(bundle: Bundle, asked: Repartition) -> list[Change]:
 
 def _by_ranges(bundle: Bundle, shards: int) -> Cut:
     """Row ranges of every matrix that has a row for each shard and can be put together."""
-    from ckpttool.ops.rewrite.slicing import RESTORABLE, Cut
+    from ckpttool.ops.rewrite.slicing import RESTORABLE, RESTORABLE_RANK, Cut
     from ckpttool.policy.partition import fixed
 
     owners = set(bundle.owners)  # what is in slices stays in them
@@ -155,7 +155,7 @@ def _by_ranges(bundle: Bundle, shards: int) -> Cut:
     def fits(variable: Variable) -> bool:
         return (
             variable.key not in owners
-            and len(variable.shape) > 1
+            and 1 < len(variable.shape) <= RESTORABLE_RANK
             and variable.shape[0] >= shards
             and dtype_name(variable.dtype) in RESTORABLE
         )

@@ -16,7 +16,7 @@ from ckpttool.formats.bundle_writer import encode_header
 from ckpttool.formats.object_graph import OBJECT_GRAPH_KEY, parse_object_graph
 from ckpttool.formats.saved_names import saved_under
 from ckpttool.limits import Limits, default_limits
-from ckpttool.ops.keywords import require_shards
+from ckpttool.ops.keywords import is_whole, require_shards
 from ckpttool.ops.rewrite.destination import Destination
 from ckpttool.ops.rewrite.destination import destination as place_of
 from ckpttool.ops.rewrite.from_arrays import Pieces, array_content
@@ -97,6 +97,7 @@ def write_checkpoint(
     """
     limits = limits or default_limits()
     require_shards(shards, limits)
+    _require_names(variables)
     path = os.fsdecode(destination)
     where = _prefix(path)
     pending = finish_pending(path)
@@ -104,8 +105,15 @@ def write_checkpoint(
     if step is not None:
         tensors.append(_step(step))
     if object_graph is not None:
-        _require_graph_fits(object_graph, variables, step, limits)
+        if OBJECT_GRAPH_KEY in variables:
+            raise _contradiction("object_graph", f"the variable {OBJECT_GRAPH_KEY}")
         tensors.append(_tensor(OBJECT_GRAPH_KEY, object_graph))
+    else:
+        object_graph = _given_graph(variables)
+    if object_graph is not None:
+        if step is not None:
+            raise _contradiction("object_graph", "step")
+        _require_graph_fits(object_graph, variables.keys() - {OBJECT_GRAPH_KEY}, limits)
     tensors.sort(key=lambda tensor: tensor.key)
     bundle = Bundle(tensors, {}, encode_header(1), False, 1)
     if shards > 1:
@@ -155,22 +163,48 @@ def _tensor(name: str, value: ArrayLike | Pieces) -> Tensor:
 def _step(step: int) -> Tensor:
     import numpy as np
 
-    if not -(2**63) <= step < 2**63:
-        raise UsageError(f"a step cannot be {step}", why="it is written as an int64")
+    if not is_whole(step, -(2**63), 2**63 - 1):
+        raise UsageError(f"a step cannot be {step!r}", why="it is written as an int64")
     return _tensor(_STEP, np.int64(index(step)))
 
 
-def _require_graph_fits(
-    data: bytes, names: Iterable[str], step: int | None, limits: Limits
-) -> None:
-    """Check that every object of the graph finds its values."""
-    if step is not None:
+def _require_names(variables: Mapping[str, object]) -> None:
+    for name in variables:
+        if not isinstance(name, str):
+            raise UsageError(
+                f"no variable can be called {name!r}",
+                why=f"it is of type {type(name).__name__}",
+                hint="names are str; os.fsdecode makes one of bytes that are no UTF-8",
+            )
+
+
+def _contradiction(one: str, other: str) -> UsageError:
+    return UsageError(
+        f"{one} and {other} do not go together",
+        why="the object graph is one, and has its step among its own variables",
+        hint="leave one of them out",
+        id="options-contradict",
+    )
+
+
+def _given_graph(variables: Mapping[str, ArrayLike | Pieces]) -> bytes | None:
+    """The object graph among the variables, where all of a checkpoint is written anew."""
+    value = variables.get(OBJECT_GRAPH_KEY)
+    if value is None:
+        return None
+    graph = value if isinstance(value, bytes) else getattr(value, "tolist", lambda: None)()
+    if not isinstance(graph, bytes):
         raise UsageError(
-            "step and object_graph do not go together",
-            why="objects have their step among their own variables",
-            hint="leave step out",
-            id="options-contradict",
+            f"the value of {OBJECT_GRAPH_KEY} is no object graph",
+            why="it is one string, a serialised TrackableObjectGraph",
+            hint="give object_graph=, or leave it out",
+            id="value-shape",
         )
+    return graph
+
+
+def _require_graph_fits(data: bytes, names: Iterable[str], limits: Limits) -> None:
+    """Check that every object of the graph finds its values."""
     stems = set(parse_object_graph(data, limits).keys)
     missing = stems - {found for name in names if (found := _key_in_graph(name, stems))}
     if missing:

@@ -25,6 +25,7 @@ from ckpttool.limits import Limits, default_limits
 from ckpttool.model import Oddity
 from ckpttool.sources.file_kinds import FILES, ResolvedKind
 from ckpttool.sources.filenames import (
+    SAVED_MODEL_FILES,
     STATE_FILE,
     graph_name,
     index_name,
@@ -49,7 +50,6 @@ _TFJS_MODEL = "model.json"
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 #: A gateway of `serve-ps`; with TLS.
 _GATEWAY = re.compile(r"pss?://", re.IGNORECASE)
-_SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 _VARIABLES = "variables"
 #: A Git-LFS pointer is smaller than this (its specification).
 _POINTER_BYTES = 1024
@@ -195,7 +195,7 @@ def _directory(address: str, limits: Limits) -> Resolved:
         if (
             (parent := _saved_model_above(address)) is not None
             and directory.stat(index_name(_VARIABLES)) is not None
-            and any(stat_path(join(parent, name)) for name in _SAVED_MODEL_FILES)
+            and any(stat_path(join(parent, name)) for name in SAVED_MODEL_FILES)
         ):
             return _checkpoint(directory, _VARIABLES, address, "savedmodel", "prefix")
         if _is_tfjs(directory):
@@ -223,7 +223,7 @@ def _saved_model_above(address: str) -> str | None:
 
 
 def _is_saved_model(directory: Directory) -> bool:
-    return any(directory.stat(name) is not None for name in _SAVED_MODEL_FILES)
+    return any(directory.stat(name) is not None for name in SAVED_MODEL_FILES)
 
 
 def _is_tfjs(directory: Directory) -> bool:
@@ -237,7 +237,7 @@ def _is_tfjs(directory: Directory) -> bool:
 def _saved_model(directory: Directory, address: str, limits: Limits) -> Resolved:
     if directory.stat(_VARIABLES) is None:
         # It can be looked into; only values cannot be had of it.
-        name = next(name for name in _SAVED_MODEL_FILES if directory.stat(name) is not None)
+        name = next(name for name in SAVED_MODEL_FILES if directory.stat(name) is not None)
         note = Oddity(
             f"{address} has no directory {_VARIABLES}: its graph needs none, or the copy is "
             "incomplete"
@@ -313,7 +313,7 @@ class _Name:
         """A file that is not named like a part of a V2 checkpoint."""
         if v1 := self._v1(self._base, "a file" if is_sharded_v1(self._base) else ""):
             return v1
-        if self._base in _SAVED_MODEL_FILES:
+        if self._base in SAVED_MODEL_FILES:
             return _saved_model(self._directory, self._address, self._limits)
         if sniffed.kind == "tf-v2-index":
             raise UnsupportedError(

@@ -11,6 +11,7 @@ import re
 from typing import Literal, NamedTuple
 
 __all__ = [
+    "SAVED_MODEL_FILES",
     "STATE_FILE",
     "Part",
     "file_number",
@@ -27,6 +28,8 @@ __all__ = [
 
 #: The state file's usual name (``latest_filename`` may give it another).
 STATE_FILE = "checkpoint"
+#: A SavedModel is a directory with one of these.
+SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 
 _PART = re.compile(r"(.+)\.(?:(index)|(meta)|data-([0-9]{5,9})-of-([0-9]{5,9}))", re.DOTALL)
 _SHARDED_V1 = re.compile(r"(.+)-(?:[0-9]{5,9}|\?{5})-of-([0-9]{5,9})", re.DOTALL)

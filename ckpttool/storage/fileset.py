@@ -27,7 +27,7 @@ from itertools import count
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from ckpttool.errors import CkpttoolError, CorruptError
+from ckpttool.errors import CkpttoolError, CorruptError, RefusedError
 from ckpttool.storage.base import Directory, FileStat, NewFile
 from ckpttool.storage.local import LocalDirectory
 from ckpttool.storage.local_files import OWN_PREFIX, unfinished
@@ -211,11 +211,21 @@ def finish_interrupted(
         Whether a commit was finished.
 
     Raises:
-        CorruptError: id ``commit-journal``: the journal is not one of ours.
+        CorruptError: id ``commit-journal``: the journal is not one of ours, or a name that
+            was free then is taken by now.
     """
     journal = _read_journal(directory, ours)
     if journal is not None:
-        _carry_out(directory, journal)
+        try:
+            _carry_out(directory, journal)
+        except RefusedError as error:
+            raise CorruptError(
+                f"an interrupted write in {directory.path} cannot be finished",
+                why=error.what,
+                hint=f"it was not there when {COMMIT_JOURNAL} was written: "
+                "move it elsewhere, then run the command again",
+                id="commit-journal",
+            ) from None
     kept = {recipe.temporary for recipe in wanted if recipe.is_made(directory)}
     for found in list(directory.scan()):
         half_written = found.name == unfinished(COMMIT_JOURNAL)
@@ -233,12 +243,13 @@ def _carry_out(directory: LocalDirectory, journal: dict[str, Any]) -> None:
         found = directory.stat(temporary)
         if found is not None:
             waiting.append((found, name))
+    for _, name in waiting:
+        if name not in journal["replace"] and directory.stat(name) is not None:
+            raise exists_error(f"{directory.path}/{name}")  # it came after we had looked
     for _, name in reversed(waiting):  # the last one's old file goes first
         old = directory.stat(name)
         if old is None:
             continue
-        if name not in journal["replace"]:
-            raise exists_error(f"{directory.path}/{name}")  # it came after we had looked
         directory.remove(old)
         if name == last:
             directory.sync()

@@ -22,6 +22,9 @@ __all__ = ["LocalDirectory", "open_directory", "stat_path"]
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
+#: Where a file system says none.
+_LONGEST_NAME = 255
+
 
 def stat_path(path: str) -> FileStat | None:
     """What a path that a *person* gave is; links are followed; None where nothing is.
@@ -83,7 +86,8 @@ class LocalDirectory:
     def longest_name(self) -> int:
         """Bytes that the name of a file in it may have."""
         try:
-            return os.fpathconf(self.descriptor, "PC_NAME_MAX")
+            longest = os.fpathconf(self.descriptor, "PC_NAME_MAX")
+            return longest if longest > 0 else _LONGEST_NAME
         except OSError as error:
             raise_os_error(error, f"cannot look at {self._path}")
 

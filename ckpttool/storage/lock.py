@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 from types import TracebackType
 from typing import Self
 
@@ -21,19 +22,26 @@ __all__ = ["LOCK_NAME", "DirectoryLock", "is_locked"]
 
 LOCK_NAME = ".ckpttool-lock"
 _NOTE_BYTES = 200
+#: Who asks ``is_locked`` holds the lock for an instant: seconds after which it is looked at again.
+_AGAIN = (0.001, 0.01, 0.05)
 
 
 def is_locked(directory: LocalDirectory) -> bool:
-    """Whether a living process holds the lock of a directory."""
+    """Whether a living process holds the lock of a directory, as far as can be seen.
+
+    A lock that may not be looked at counts as held.
+    """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         descriptor = os.open(LOCK_NAME, flags, dir_fd=directory.descriptor)
-    except OSError:
+    except FileNotFoundError:
         return False
+    except OSError:
+        return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno in {errno.EAGAIN, errno.EACCES}
+    except OSError:
+        return True
     finally:
         os.close(descriptor)
     return False
@@ -64,7 +72,7 @@ class DirectoryLock:
         try:
             while True:
                 self._fd = os.open(LOCK_NAME, flags, 0o666, dir_fd=where)
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._lock()
                 if self._is_current():
                     break
                 self._close()  # its last holder removed it while we opened it
@@ -83,6 +91,9 @@ class DirectoryLock:
                     id="locked",
                 ) from None
             raise_os_error(error, what)
+        except BaseException:
+            self._close()
+            raise
         return self
 
     def __exit__(
@@ -97,6 +108,16 @@ class DirectoryLock:
         except OSError:
             pass  # the kernel lets go of it all the same
         self._close()
+
+    def _lock(self) -> None:
+        for pause in _AGAIN:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(pause)
+            else:
+                return
+        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def _say_who(self) -> None:
         """Leave a note in the file; on a full disk it holds as well without."""

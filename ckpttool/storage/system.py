@@ -18,7 +18,15 @@ from ckpttool.errors import (
 )
 from ckpttool.storage.base import FileKind, FileStat
 
-__all__ = ["exists_error", "fsync", "keep_buffers", "kind_of", "raise_os_error", "stat_of"]
+__all__ = [
+    "allow_open_files",
+    "exists_error",
+    "fsync",
+    "keep_buffers",
+    "kind_of",
+    "raise_os_error",
+    "stat_of",
+]
 
 #: Just below the most that the allocator learns from.
 _LARGE_BUFFER = 31 * 2**20
@@ -40,6 +48,8 @@ def raise_os_error(error: OSError, what: str) -> NoReturn:
         kind, hint = NotFoundError, ""
     elif error.errno == errno.ENAMETOOLONG:
         kind, hint = NotFoundError, "the name is longer than the file system allows"
+    elif error.errno in {errno.EMFILE, errno.ENFILE}:
+        hint = "raise the limit (ulimit -n), or give fewer at once"
     raise kind(what, why=why, hint=hint) from error
 
 
@@ -60,6 +70,19 @@ def fsync(fd: int) -> None:
     except OSError as error:
         if error.errno not in {errno.EINVAL, errno.ENOTSUP}:
             raise
+
+
+def allow_open_files() -> None:
+    """Let this process have as many files open as it may without asking anybody.
+
+    What a shell gives is often 1024, for the sake of programs that use select(2).
+    """
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):  # macOS says infinite, and allows less
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def keep_buffers() -> None:

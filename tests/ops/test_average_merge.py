@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ckpttool import open as open_checkpoint
+from ckpttool import write_checkpoint
 from ckpttool.errors import CkpttoolError, CorruptError, RefusedError, UsageError
 from ckpttool.ops.average import average
 from ckpttool.ops.merge import merge
@@ -227,6 +231,32 @@ def test_one_name_in_several_runs_is_told_apart_by_directory(tf, tmp_path):
     sources = [tmp_path / folder / "run" / "model" for folder in ("a", "b")]
     union(sources, tmp_path / "m", "prefix")
     assert read(tf, tmp_path / "m") == {"a/run/model/w": [0.0], "b/run/model/w": [1.0]}
+
+
+def test_files_are_told_apart_by_their_kind(tmp_path):
+    arrays = {"w": np.ones(3, np.float32)}
+    np.savez(tmp_path / "model.npz", w=arrays["w"])
+    write_checkpoint(tmp_path / "model", arrays)
+    union([tmp_path / "model.npz", tmp_path / "model"], tmp_path / "m", "prefix")
+    with open_checkpoint(tmp_path / "m") as checkpoint:
+        assert set(checkpoint) == {"model.npz/w", "model/w"}
+
+
+def test_a_run_has_more_checkpoints_than_a_shell_allows_files(tmp_path):
+    for step in range(30):
+        write_checkpoint(tmp_path / f"m-{step}", {"w": np.full(3, step, np.float32)}, shards=2)
+    for limit, code in (("-Sn", 0), ("-n", 40)):
+        command = f"ulimit {limit} 40; exec {sys.executable} -m ckpttool average '{tmp_path}/@*'"
+        done = subprocess.run(
+            ["/bin/sh", "-c", f"{command} -o {tmp_path}/mean{code}"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+    assert "ulimit -n" in done.stderr
+    with open_checkpoint(tmp_path / "mean0") as checkpoint:
+        assert checkpoint.read("w").tolist() == [14.5] * 3
 
 
 def test_a_checkpoint_has_no_two_names_for_itself(two):

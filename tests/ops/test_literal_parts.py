@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from ckpttool import write_checkpoint
 from ckpttool.api import open as open_checkpoint
 from ckpttool.errors import UsageError
 from ckpttool.ops.repartition import Repartition, repartition
@@ -141,3 +143,15 @@ def test_a_rule_that_matches_nothing_is_no_silent_copy(source, tmp_path, asked):
 def test_parts_are_only_made_by_cutting():
     with pytest.raises(UsageError, match="--as-parts"):
         Repartition(form="parts")
+
+
+def test_a_slot_that_is_named_without_a_slash_is_joined_again(tmp_path):
+    """Mesh TensorFlow's: ``w/part_0_slot_vr`` would be no part of anything."""
+    arrays = {"w": np.arange(8.0), "w_slot_vr": np.arange(8.0) + 10}
+    write_checkpoint(tmp_path / "m", arrays)
+    run(tmp_path / "m", tmp_path / "parts", slices=("*=axis0:2",), form="parts")
+    assert set(layout(tmp_path / "parts")) == {
+        f"{name}/part_{k}" for name in arrays for k in range(2)
+    }
+    run(tmp_path / "parts", tmp_path / "back", join_parts=("*",))
+    assert values(tmp_path / "back") == values(tmp_path / "m")

@@ -9,8 +9,10 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from ckpttool import write_checkpoint
 from ckpttool.api import open as open_checkpoint
 from ckpttool.errors import CkpttoolError, CorruptError, RefusedError, UsageError
 from ckpttool.ops.repartition import Repartition, repartition
@@ -454,3 +456,13 @@ def test_the_command(run_cli, fixtures_dir, tmp_path):
     assert asked.returncode == 4
     done = run_cli(["repartition", fixtures_dir / "mlp-v1", tmp_path / "m", "--overwrite", "-y"])
     assert done.returncode == 0, done.stderr
+
+
+def test_ranges_leave_whole_what_tensorflow_cannot_put_together(tmp_path):
+    """One variable of nine dimensions, and the others are cut all the same."""
+    arrays = {"deep": np.ones((4, *[1] * 8), np.float32), "w": np.ones((4, 2), np.float32)}
+    write_checkpoint(tmp_path / "m", arrays)
+    run(tmp_path / "m", tmp_path / "cut", shards=2, by="range")
+    with open_checkpoint(str(tmp_path / "cut")) as checkpoint:
+        cut = {one.key: len(one.slices or ()) for one in checkpoint.values()}
+    assert cut == {"deep": 0, "w": 2}

@@ -37,13 +37,16 @@ def test_a_live_model_is_converted_and_proven(tmp_path: Path, fixtures_dir: Path
     goal.parent.mkdir()
     with training.answering(), gateway(training.directory) as said:
         address = said["rest"].replace("http://", "ps://")
-        done = run_cli(
-            ["convert", address, goal, "--model", f"{tmp_path}/model.py:build", "--json"],
-            env={"CKPTTOOL_TOKEN": TOKEN},
-            timeout=600,
-        )
+        model = ("--model", f"{tmp_path}/model.py:build", "--json")
+        token = {"CKPTTOOL_TOKEN": TOKEN}
+        done = run_cli(["convert", address, goal, *model], env=token, timeout=600)
+        again = run_cli(["convert", address, goal, *model, "--check-only"], env=token, timeout=600)
+        fits = run_cli(["diff", address, *model], env=token, timeout=600)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["data"]["check"]["state"] == "passed"
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["data"]["check"]["state"] == "passed"
+    assert json.loads(fits.stdout)["data"]["restores"] is True, fits.stdout + fits.stderr
     report = json.loads((tmp_path / "made" / "out.tflite.report.json").read_bytes())
     assert report["source"]["values"] == address
     assert {path.name for path in goal.parent.iterdir()} == {"out.tflite", "out.tflite.report.json"}

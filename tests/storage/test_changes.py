@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from ckpttool.errors import ChangedError, RefusedError, StorageError, UnsafeErro
 from ckpttool.storage import open_directory
 from ckpttool.storage.base import FileStat
 from ckpttool.storage.local import LocalDirectory
-from ckpttool.storage.lock import LOCK_NAME, DirectoryLock
+from ckpttool.storage.lock import LOCK_NAME, DirectoryLock, is_locked
 
 
 def look(directory: LocalDirectory, name: str) -> FileStat:
@@ -99,3 +101,35 @@ class TestLock:
         ):
             pass
         assert victim.read_bytes() == b"precious"
+
+    def test_who_only_asks_is_in_nobodys_way(self, tmp_path: Path) -> None:
+        """Asking takes the lock for an instant."""
+        with open_directory(str(tmp_path)) as directory:
+            asker = os.open(tmp_path / LOCK_NAME, os.O_RDWR | os.O_CREAT)
+            fcntl.flock(asker, fcntl.LOCK_SH)
+            ends = threading.Timer(0.005, os.close, [asker])
+            ends.start()
+            with DirectoryLock(directory):
+                pass
+            ends.join()
+
+    def test_what_cannot_be_asked_counts_as_held(self, tmp_path: Path) -> None:
+        with open_directory(str(tmp_path)) as directory:
+            assert not is_locked(directory)
+            with DirectoryLock(directory):
+                assert is_locked(directory)
+            assert not is_locked(directory)
+            (tmp_path / LOCK_NAME).symlink_to("nowhere")
+            assert is_locked(directory)
+
+    def test_an_interrupt_lets_go(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def interrupted(_: DirectoryLock) -> str:
+            raise KeyboardInterrupt
+
+        with open_directory(str(tmp_path)) as directory:
+            with monkeypatch.context() as patch:
+                patch.setattr(DirectoryLock, "_note", interrupted)
+                with pytest.raises(KeyboardInterrupt), DirectoryLock(directory):
+                    pass
+            with DirectoryLock(directory):
+                pass

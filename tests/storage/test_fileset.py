@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,30 @@ def test_a_commit_that_has_begun_is_left_to_the_next(tmp_path):
     assert not (tmp_path / "m.index").exists()
     (tmp_path / "m.data-0").rmdir()
     with open_directory(tmp_path) as directory:
+        assert finish_interrupted(directory, ours)
+    assert files(tmp_path) == NEW
+
+
+def test_a_name_taken_since_the_journal_is_told_with_what_to_do(tmp_path):
+    """``--overwrite`` would not help: the journal decided what may be replaced."""
+    for lives in range(40):
+        lay(tmp_path, {"m.index": b"old index"})
+        with Mortal(str(tmp_path), lives) as directory, suppress(Killed):
+            replace_all(directory)
+        if (tmp_path / COMMIT_JOURNAL).exists() and not (tmp_path / "m.data-0").exists():
+            break
+        for path in tmp_path.iterdir():
+            path.unlink()
+    else:
+        pytest.fail("no moment has a journal and a free name")
+    lay(tmp_path, {"m.data-0": b"theirs"})
+    before = files(tmp_path)
+    with open_directory(tmp_path) as directory:
+        with pytest.raises(CorruptError) as caught:
+            finish_interrupted(directory, ours)
+        assert (caught.value.id, "m.data-0" in caught.value.why) == ("commit-journal", True)
+        assert files(tmp_path) == before
+        (tmp_path / "m.data-0").unlink()
         assert finish_interrupted(directory, ours)
     assert files(tmp_path) == NEW
 

@@ -104,6 +104,22 @@ def test_no_file_of_the_source_is_replaced(
     assert {path: path.read_bytes() for path in tmp_path.glob("m.*")} == before
 
 
+@pytest.mark.parametrize("to", ["m", "m.index", "./sub/../m", "sub/up/m", "."])
+@pytest.mark.parametrize("source", ["m", "m.index", "."])
+def test_a_checkpoint_does_not_take_its_own_place(
+    to: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _checkpoint(tmp_path)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "up").symlink_to("..")
+    monkeypatch.chdir(tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.glob("m.*")}
+    with pytest.raises(CkpttoolError) as caught:
+        convert(Request(source, to, "checkpoint", overwrite=True))
+    assert (caught.value.exit_code, caught.value.id) == (31, "output-is-source")
+    assert {path: path.read_bytes() for path in tmp_path.glob("m.*")} == before
+
+
 @pytest.mark.parametrize(
     ("fixture", "source", "to"),
     [

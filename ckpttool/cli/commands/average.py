@@ -9,6 +9,7 @@ from ckpttool.cli.output import Output
 from ckpttool.cli.parameters import WEIGHTS
 from ckpttool.cli.rewriting import Rewriting, destination_option, rewriting
 from ckpttool.ops.average import average
+from ckpttool.storage.system import allow_open_files
 
 __all__ = ["command"]
 
@@ -44,4 +45,5 @@ def command(
     those of the last SRC. All sources have to hold the same variables. 'RUN/@*' stands for
     every whole checkpoint of a run.
     """
+    allow_open_files()  # all sources are read at once, and a run may have hundreds
     return how.run(out, "average", lambda given: average(sources, destination, weights, given))

@@ -18,6 +18,7 @@ from ckpttool.ops.diff.asked import Question, unanswered
 from ckpttool.ops.diff.facts import DiffResult, Level, Only, SideFacts
 from ckpttool.ops.diff.suggest import with_rules
 from ckpttool.ops.wanted import Wanted
+from ckpttool.sources.filenames import SAVED_MODEL_FILES
 from ckpttool.sources.graph_variables import is_frozen
 from ckpttool.sources.kinds import kind_of_name
 from ckpttool.sources.registry import open_source
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from ckpttool.sources.graph_expects import Expects
 
 __all__ = ["diff_graph"]
-
-_GRAPHS = ("saved_model.pb", "saved_model.pbtxt")
 
 
 def diff_graph(
@@ -115,11 +114,11 @@ def _read(path: str, limits: Limits) -> tuple[str, str, Expects]:
         folder, name = path, ""
     with open_directory(folder or ".") as directory:
         if is_directory:
-            name = next((one for one in _GRAPHS if directory.stat(one) is not None), "")
+            name = next((one for one in SAVED_MODEL_FILES if directory.stat(one) is not None), "")
             if not name:
                 raise NotFoundError(
                     f"{path} has no graph",
-                    why=f"it has neither {_GRAPHS[0]} nor {_GRAPHS[1]}",
+                    why=f"it has neither {SAVED_MODEL_FILES[0]} nor {SAVED_MODEL_FILES[1]}",
                     hint="give a .meta, .pb or .pbtxt file, or the directory of a SavedModel",
                     id="graph-missing",
                 )

@@ -19,6 +19,7 @@ from ckpttool.conversion.specs import parse_named_value, parse_port
 from ckpttool.conversion.wire import decode, encode, plain
 from ckpttool.limits import Limits
 from ckpttool.ops.convert_child import kept_log
+from ckpttool.ops.convert_live import on_disk
 from ckpttool.ops.diff.asked import Question, unanswered
 from ckpttool.ops.diff.facts import DiffResult, Level, Only, SideFacts
 from ckpttool.ops.diff.model_code import ModelCode
@@ -81,7 +82,7 @@ def diff_model(
         TemporaryDirectory(prefix="ckpttool-diff-") as folder,
         kept_log(code.log, code.said) as log,
     ):
-        job = Job(request, origin, folder)
+        job = Job(request, on_disk(origin, folder, limits), folder)
         fields: dict[str, object] = plain(job)  # type: ignore[assignment]
         bounds = Bounds.of(limits, code.seconds, code.memory)
         value = run(_TASK, fields, folder=folder, log=log, bounds=bounds)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ckpttool.errors import NotFoundError, RefusedError, UsageError
 from ckpttool.sources.address import Resolved
 from ckpttool.sources.filenames import (
+    SAVED_MODEL_FILES,
     graph_name,
     index_name,
     is_sharded_v1,
@@ -34,7 +35,6 @@ __all__ = [
     "prefix_of",
 ]
 
-_SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 _VARIABLES = "variables"
 #: Beside saved_model.pb; holds a hash of the bytes of the variables' index.
 FINGERPRINT = "fingerprint.pb"
@@ -171,4 +171,4 @@ def is_checkpoint_file(name: str, prefix: str) -> bool:
 
 
 def _is_saved_model(folder: str) -> bool:
-    return any(stat_path(join(folder, name)) is not None for name in _SAVED_MODEL_FILES)
+    return any(stat_path(join(folder, name)) is not None for name in SAVED_MODEL_FILES)

@@ -70,6 +70,13 @@ def array_content(name: str, value: ArrayLike | Pieces) -> ArrayContent:
         return _pieces(name, value)
     import numpy as np
 
+    if hasattr(value, "mask") and hasattr(value, "filled"):
+        raise UsageError(
+            f"the value of {name} is a masked array",
+            why="a checkpoint has no mask: what is masked out would count",
+            hint="give value.filled(…)",
+            id="value-shape",
+        )
     try:
         array = np.asarray(value)
         if array.dtype.kind in "SU" and not isinstance(value, np.ndarray):
@@ -81,7 +88,7 @@ def array_content(name: str, value: ArrayLike | Pieces) -> ArrayContent:
             hint="give it the form that numpy.asarray takes",
             id="value-shape",
         ) from None
-    if array.dtype.kind in "SUO":
+    if array.dtype.kind in "SUOT":  # T: numpy.dtypes.StringDType
         values = [_text(name, item) for item in array.flat]
         return ArrayContent(BY_NAME["string"], array.shape, strings_content(values))
     dtype = _dtype(name, array.dtype)

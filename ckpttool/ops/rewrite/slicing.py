@@ -23,7 +23,7 @@ from ckpttool.policy.partition import BYTES_PER_STRING, Part, Partitioner
 from ckpttool.sources.assemble import Box
 from ckpttool.sources.kinds import kind_of_name
 
-__all__ = ["RESTORABLE", "Cut", "Form", "Layout", "one_part", "relayout"]
+__all__ = ["RESTORABLE", "RESTORABLE_RANK", "Cut", "Form", "Layout", "one_part", "relayout"]
 
 #: What the parts become: slices of one logical variable, or variables of their own.
 Form = Literal["slices", "parts"]
@@ -239,7 +239,8 @@ class Layout:
             self._bases = {name for name in names if not _is_slot(name)}
         name, at = variable.name, len(variable.name)
         if _is_slot(name) and (found := base_of_slot(name, self._bases)) is not None:
-            at = found[1]
+            # Only such a name is put together again: Mesh TensorFlow's is w_slot_vr.
+            at = found[1] if name[found[1] : found[1] + 1] == "/" else at
         return f"{name[:at]}/part_{number}{name[at:]}".encode("utf-8", "surrogateescape")
 
     def store(self) -> None:
