@@ -183,7 +183,11 @@ def test_the_attribute_of_the_model_is_found_or_said() -> None:
     given: dict[str, Any] = {"model": "build.py:Embedding", "signatures": ("head",)}
     with open_program("embedding/ckpt", **given, root="net"):
         pass
-    assert refused("embedding/ckpt", **given, root="model").id == "model-unmatched"
+    unknown = refused("embedding/ckpt", **given, root="nett")
+    assert (unknown.id, unknown.exit_code) == ("model-root-unknown", 10)
+    assert unknown.why.startswith("it has net")
+    assert unknown.hint == "did you mean: --root net"
+    assert "leave --root out" in refused("embedding/ckpt", **given, root="x").hint
     assert refused("embedding/ckpt", root="net").id == "options-contradict"
     both = refused("mlp-ref", model="build.py:nothing", graph="mlp-ref/graph.pbtxt")
     assert both.id == "options-contradict"

@@ -16,7 +16,8 @@ from tensorflow.core.protobuf import trackable_object_graph_pb2
 from tensorflow.python.checkpoint.graph_view import ObjectGraphView
 from tensorflow.python.trackable.base import Trackable
 
-from ckpttool.errors import UsageError
+from ckpttool.errors import NotFoundError, UsageError
+from ckpttool.sources.nearest import nearest
 
 __all__ = [
     "OWN_VALUE",
@@ -25,6 +26,7 @@ __all__ = [
     "fitting_roots",
     "graph_of",
     "own_variable",
+    "require_root",
     "require_trackable",
     "roots",
 ]
@@ -35,6 +37,8 @@ OWN_VALUE = "VARIABLE_VALUE"
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 #: Attributes of a checkpoint that are never the model.
 _OTHERS = {"save_counter", "optimizer", "step", "global_step", "epoch"}
+#: Attributes that an error names.
+_NAMED = 20
 
 
 class Places(NamedTuple):
@@ -70,6 +74,28 @@ def require_trackable(model: Any, address: str) -> None:  # noqa: ANN401
             hint="return the model that was saved, or derive its class from tf.Module",
             id="model-kind",
         )
+
+
+def require_root(address: str, root: str) -> None:
+    """Refuse the name of an attribute that an object-based checkpoint has not.
+
+    Raises:
+        NotFoundError: id ``model-root-unknown``.
+    """
+    known = [
+        one.local_name for one in graph_of(tf.train.load_checkpoint(address)).nodes[0].children
+    ]
+    if root in known:
+        return
+    near = nearest(root, known)
+    shown = list(dict.fromkeys([*near, *sorted(known)]))
+    more = f" and {len(shown) - _NAMED} more" if len(shown) > _NAMED else ""
+    raise NotFoundError(
+        f"{address} has no attribute {root}",
+        why=f"it has {', '.join(shown[:_NAMED]) or 'none'}{more}",
+        hint=f"did you mean: --root {near[0]}" if near else "leave --root out to have it found",
+        id="model-root-unknown",
+    )
 
 
 def own_variable(variable: Any) -> Any:  # noqa: ANN401

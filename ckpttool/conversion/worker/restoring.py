@@ -20,6 +20,7 @@ from ckpttool.conversion.worker.object_paths import (
     fitting_roots,
     graph_of,
     own_variable,
+    require_root,
     require_trackable,
     roots,
 )
@@ -73,6 +74,7 @@ def restore(model: Any, variables: Sequence[Any], address: str, root: str | None
 
     Raises:
         CkpttoolError: the source cannot be read, or a variable has another shape there.
+        NotFoundError: id ``model-root-unknown``: there is no such attribute.
         UsageError: ids ``options-contradict``: an attribute, of what has none;
             ``model-kind``: no object-based checkpoint can have such a model.
     """
@@ -92,10 +94,11 @@ def restore(model: Any, variables: Sequence[Any], address: str, root: str | None
 
 
 def require_attributes(source: Source, root: str | None) -> None:
-    """Refuse ``--root`` where the values have no object graph.
+    """Refuse ``--root`` where the values have no object graph, or none with that name.
 
     Raises:
         UsageError: id ``options-contradict``.
+        NotFoundError: id ``model-root-unknown``.
     """
     if root is not None and (source.kind in KERAS or source.style != "object"):
         raise UsageError(
@@ -104,6 +107,8 @@ def require_attributes(source: Source, root: str | None) -> None:
             hint="leave it out",
             id="options-contradict",
         )
+    if root is not None:
+        require_root(source.location, root)
 
 
 def name_of(variable: Any) -> str:  # noqa: ANN401
