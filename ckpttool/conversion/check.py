@@ -7,6 +7,7 @@ from the task ``execute``, which runs a result in its own runtime and process.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -21,6 +22,8 @@ from ckpttool.conversion.wire import decode, encode, plain
 from ckpttool.errors import (
     ConversionError,
     ConverterMissingError,
+    CorruptError,
+    IncompleteError,
     ResultDiffersError,
     UnsupportedError,
     UsageError,
@@ -90,6 +93,8 @@ def check(
     """
     if not made.cases:
         return not_run(made.unchecked or "the source has no signature to run")
+    if (why := _other_form(target, path)) is not None:
+        return CheckResult("failed", why=f"it cannot be run: {why}")
     wanted = {one.signature for one in made.cases}
     signatures = tuple(one for one in made.reference if one.name in wanted)
     batch = request.settings.batch
@@ -102,7 +107,19 @@ def check(
         if error.id == "converter-timeout":
             raise
         return CheckResult("failed", why=f"it cannot be run: {error.why}")
+    except (CorruptError, IncompleteError) as error:  # of the result: the source was read before
+        return CheckResult("failed", why=f"it cannot be run: {error.what}: {error.why}")
     return _judged(request, made, decode(Ran, encode(value)), is_exact=target.name == "savedmodel")
+
+
+def _other_form(target: Target, path: str) -> str | None:
+    """Why what stands at a path cannot be a result of this kind; None where it may be."""
+    form = "directory" if os.path.isdir(path) else "file"
+    if form != target.form:
+        return f"it is a {form}, and a result of {target.name} is a {target.form}"
+    if target.marks and not any(os.path.exists(os.path.join(path, one)) for one in target.marks):
+        return f"there is no {' or '.join(target.marks)} in it"
+    return None
 
 
 def require_agreement(settings: CheckSettings) -> None:

@@ -242,15 +242,18 @@ class Staging:
             return False
         former = entry.name == self._base or entry.name in self.outdated
         if not (self._overwrite and former) and entry.name not in self.replaced:
-            raise exists_error(os.path.join(self._folder, entry.name))
+            raise exists_error(self._shown(entry.name))
         if there.kind != entry.kind:
             raise ChangedError(
-                f"{os.path.join(self._folder, entry.name)} is not what it was",
+                f"{self._shown(entry.name)} is not what it was",
                 why=f"it is {KIND_WORDS[there.kind]} now",
                 hint="look at it, then run the command again",
                 id="destination-changed",
             )
         return True
+
+    def _shown(self, name: str) -> str:
+        return os.path.normpath(os.path.join(self._folder, name))
 
     def _take_aside(self, aside: LocalDirectory, undo: ExitStack) -> None:
         """Take the former artefact away before its companions change."""

@@ -286,8 +286,13 @@ def require_installed(what: str, needs: Sequence[str]) -> None:
         )
 
 
-def require_settings(target: Target, settings: Settings) -> None:
+def require_settings(target: Target, settings: Settings, *, is_made: bool = True) -> None:
     """Check that the target understands every setting that was made, and all of them together.
+
+    Args:
+        target: what is wanted.
+        settings: how.
+        is_made: whether a result is made; of one that is there already they say what it is.
 
     Raises:
         UsageError: ids ``target-setting``, ``calibration-needed``, ``options-contradict``.
@@ -310,14 +315,14 @@ def require_settings(target: Target, settings: Settings) -> None:
             hint="choose one of these",
             id="target-setting",
         )
-    _require_calibration(settings)
+    _require_calibration(settings, is_made=is_made)
 
 
-def _require_calibration(settings: Settings) -> None:
+def _require_calibration(settings: Settings, *, is_made: bool) -> None:
     """Check that real inputs come with what needs them, and only with that."""
     asked = f"--quantize {settings.quantize}" if settings.quantize else "a model of floats"
     is_calibrated = settings.quantize in _CALIBRATED
-    if is_calibrated and settings.calibration is None:
+    if is_calibrated and settings.calibration is None and is_made:
         raise UsageError(
             f"{asked} needs real inputs",
             why="the range of every value inside the model is measured with them",

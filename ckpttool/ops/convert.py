@@ -13,14 +13,13 @@ from typing import Literal
 
 from ckpttool.conversion.check import CheckResult, not_run, require_agreement, require_proof
 from ckpttool.conversion.child import RunTask, run_task
-from ckpttool.conversion.former import companions, written_to
+from ckpttool.conversion.former import companions, files_of, written_to
 from ckpttool.conversion.job import Made, Origin
 from ckpttool.conversion.log_file import require_log
 from ckpttool.conversion.origin import find_origin
 from ckpttool.conversion.ports import Signature
 from ckpttool.conversion.report import (
     REPORT_ENDING,
-    files_below,
     make_report,
     report_path,
     require_report_free,
@@ -214,7 +213,7 @@ def convert(
 
 def _require_sense(request: Request, target: Target, *, dry_run: bool) -> str | None:
     """Refuse what shows before anything is read; where the report goes."""
-    require_settings(target, request.settings)
+    require_settings(target, request.settings, is_made=not request.check.only)
     require_agreement(request.check)
     if request.check.only and (request.overwrite or dry_run):
         raise _only_looks("--overwrite" if request.overwrite else "--dry-run")
@@ -291,9 +290,8 @@ def _check_only(
         work = Work(request, target, local, folder, log, limits, run)
         made = work.made(request.destination)
         checked = work.checked(made, request.destination)
-    outputs = tuple(
-        Output(path, os.stat(path).st_size) for path in files_below(request.destination)
-    )
+    there = files_of(request.destination, target, limits)
+    outputs = tuple(Output(os.path.normpath(one), os.stat(one).st_size) for one in there)
     report = request.check.report
     if report is not None:
         files = [(one.path, one.path) for one in outputs]

@@ -197,9 +197,11 @@ def write_export(folder: Path, function: Callable[..., Any], *specs: Any) -> Non
     tf.saved_model.save(module, str(folder), signatures={"serving_default": made})
 
 
-def only(source: Path, destination: Path, **given: Any) -> ConvertResult:
+def only(
+    source: Path, destination: Path, target: str = "savedmodel", **given: Any
+) -> ConvertResult:
     check = CheckSettings(only=True, **given)
-    asked = request(source, destination=str(destination), check=check)
+    asked = request(source, target=target, destination=str(destination), check=check)
     return converted(asked)
 
 
@@ -352,6 +354,40 @@ def test_a_result_that_takes_one_at_a_time_is_run_so(models: Path, exports: Path
     assert result.check.state == "passed"
     assert result.check.metrics["serving_default"]["output"]["rows"] == 5  # type: ignore[index]
     assert any("takes 1 row at a time" in note for note in result.warnings)
+
+
+@pytest.mark.parametrize(
+    ("target", "what", "said"),
+    [
+        ("savedmodel", "file", "it is a file, and a result of savedmodel is a directory"),
+        ("savedmodel", "folder", "there is no saved_model.pb or saved_model.pbtxt in it"),
+        ("tfjs", "folder", "there is no model.json in it"),
+        ("onnx", "folder", "it is a directory, and a result of onnx is a file"),
+        ("onnx", "file", "Protobuf parsing failed"),
+        ("tflite", "file", "is a malformed TFLite model"),
+    ],
+)
+def test_what_is_no_result_of_that_kind_fails_the_check(
+    target: str, what: str, said: str, models: Path, tmp_path: Path
+) -> None:
+    """One answer whatever stands there: 52."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("hello")
+    result = only(models / "mlp-ref", tmp_path / what, target=target)
+    assert result.check.state == "failed"
+    assert said in result.check.why
+    assert ConvertView(result).exit_code == 52
+
+
+def test_the_files_of_a_result_are_all_named(models: Path, tmp_path: Path) -> None:
+    model, report = tmp_path / "m.onnx", tmp_path / "r.json"
+    given: dict[str, Any] = {"target": "onnx", "destination": str(model)}
+    converted(request(models / "mlp-ref", **given, settings=Settings(external_data=True)))
+    result = only(models / "mlp-ref", model, target="onnx", report=str(report))
+    assert result.check.state == "passed"
+    names = [str(model), f"{model}.data"]
+    assert [one.path for one in result.outputs] == names
+    assert [one["path"] for one in json.loads(report.read_text())["result"]["files"]] == names
 
 
 def test_tolerance_accepts_more(models: Path, exports: Path) -> None:

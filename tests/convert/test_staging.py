@@ -52,6 +52,21 @@ def test_a_file_and_its_companion(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert entries(tmp_path) == ["m.onnx", "m.onnx.data"]
 
 
+def test_what_is_in_the_way_is_named_as_a_person_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("m.onnx.data").write_text("mine")
+    with (
+        pytest.raises(RefusedError, match=r"^m\.onnx\.data"),
+        Staging("m.onnx", overwrite=False) as staging,
+    ):
+        Path(staging.artefact).write_text("graph")
+        Path(f"{staging.artefact}.data").write_text("weights")
+        staging.commit()
+    assert Path("m.onnx.data").read_text() == "mine"
+
+
 def test_a_failure_leaves_nothing(tmp_path: Path) -> None:
     place = Staging(str(tmp_path / "export"), overwrite=False)
     with pytest.raises(ValueError, match="broken"), place as staging:

@@ -33,6 +33,14 @@ def test_a_target_by_name_or_by_ending() -> None:
         find_target("", "export")
 
 
+def test_a_result_that_is_there_already_needs_no_calibration() -> None:
+    settings = Settings(quantize="int8")
+    require_settings(TARGETS["tflite"], settings, is_made=False)
+    with pytest.raises(UsageError) as caught:
+        require_settings(TARGETS["tflite"], settings)
+    assert caught.value.id == "calibration-needed"
+
+
 def test_every_setting_is_some_target_s_and_the_others_refuse_it() -> None:
     changed: dict[str, Any] = {
         "quantize": "float16",
