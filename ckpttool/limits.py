@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 from ckpttool.errors import LimitError, UsageError
 
@@ -19,8 +19,7 @@ __all__ = ["Limits", "default_limits", "parse_size", "within_memory"]
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """Limits on one source; sizes in bytes, the rest counts."""
 
     #: A block of a table file, as stored. TensorFlow flushes a block at 256 KiB, and a
@@ -142,18 +141,17 @@ def default_limits() -> Limits:
     setting = os.environ.get("CKPTTOOL_LIMITS", "")
     if not setting:
         return Limits()
-    known = {field.name for field in fields(Limits)}
     changes: dict[str, int] = {}
     for part in filter(None, (piece.strip() for piece in setting.split(","))):
         name, _, value = part.partition("=")
         try:
-            if name not in known:
+            if name not in Limits._fields:
                 raise ValueError(f"unknown limit {name!r}")
             changes[name] = parse_size(value)
         except ValueError as error:
             raise UsageError(
                 f"CKPTTOOL_LIMITS cannot be used: {part!r}",
                 why=str(error),
-                hint=f"write NAME=SIZE, with a name of: {', '.join(sorted(known))}",
+                hint=f"write NAME=SIZE, with a name of: {', '.join(sorted(Limits._fields))}",
             ) from None
-    return replace(Limits(), **changes)
+    return Limits(**changes)

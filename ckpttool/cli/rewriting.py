@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -42,8 +41,7 @@ class _Applied(NamedTuple):
     dry_run: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Rewriting:
+class Rewriting(NamedTuple):
     """How a command was asked to write."""
 
     dry_run: bool

@@ -57,7 +57,7 @@ class Hdf5Process:
         descriptor = file.fileno()
         assert descriptor is not None, "a file without a descriptor cannot be handed over"
         self._process, self._ask, self._hear = _spawn(descriptor)
-        bounds = {name: getattr(limits, name) for name in limits.__slots__}
+        bounds = limits._asdict()
         try:
             hello = (file.path, file.stat.size, start, self.size, bounds)
             self.base, self.address_bytes = self._exchange(hello)

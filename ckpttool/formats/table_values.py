@@ -9,7 +9,6 @@ A compressed block has to be expanded as a whole. Knows keys and bytes only.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 from ckpttool.errors import CorruptError, LimitError
@@ -130,8 +129,7 @@ class TableValues:
         """The same table, of which larger blocks may be expanded."""
         if self._expanding is None:
             limits, most = self._limits, self._limits.v1_decoded_bytes
-            limits = replace(
-                limits,
+            limits = limits._replace(
                 block_bytes=max(most, limits.block_bytes),
                 block_expanded_bytes=max(most, limits.block_expanded_bytes),
             )

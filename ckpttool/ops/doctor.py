@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from ckpttool.errors import CkpttoolError, StorageError, UnsafeError, UsageError
 from ckpttool.limits import Limits, default_limits
@@ -134,15 +134,15 @@ def _limits() -> tuple[tuple[LimitSetting, ...], Check]:
     try:
         current = default_limits()
         changed = [
-            f.name for f in fields(Limits) if getattr(current, f.name) != getattr(default, f.name)
+            name for name in Limits._fields if getattr(current, name) != getattr(default, name)
         ]
         check = Check("CKPTTOOL_LIMITS", True, ", ".join(changed) or "not set: the defaults hold")
     except UsageError as error:
         current = default
         check = Check("CKPTTOOL_LIMITS", False, f"{error}; {error.hint}")
     settings = tuple(
-        LimitSetting(f.name, getattr(current, f.name), getattr(default, f.name))
-        for f in fields(Limits)
+        LimitSetting(name, getattr(current, name), getattr(default, name))
+        for name in Limits._fields
     )
     return settings, check
 

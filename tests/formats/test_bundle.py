@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,7 +29,7 @@ from tests.support.memory_file import MemoryFile
 
 def index(*items: tuple[bytes, bytes], head: bytes | None = None, **changes: int) -> BundleIndex:
     table = handmade.build_table([(b"", header() if head is None else head), *items])
-    return BundleIndex(MemoryFile(table), dataclasses.replace(Limits(), **changes))
+    return BundleIndex(MemoryFile(table), Limits(**changes))
 
 
 def only(raw: bytes) -> Entry:
@@ -347,7 +346,7 @@ def test_the_slices_of_one_index_are_bounded_in_every_walk() -> None:
     items.append((b"w", b"\xff"))
     table = handmade.build_table([(b"", header()), *items])
     errors: list[CkpttoolError] = []
-    limits = dataclasses.replace(Limits(), index_slices=6)
+    limits = Limits(index_slices=6)
     assert len(list(BundleIndex(MemoryFile(table), limits, errors.append).entries())) == 3
     assert [error.id for error in errors] == ["entry-malformed"]
 

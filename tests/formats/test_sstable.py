@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from collections.abc import Callable
 
@@ -29,7 +28,7 @@ ITEMS = st.dictionaries(KEYS, st.binary(max_size=200), max_size=60).map(
 
 
 def read(data: bytes, **changes: int) -> Items:
-    limits = dataclasses.replace(Limits(), **changes)
+    limits = Limits(**changes)
     return [item for block in Table(MemoryFile(data), limits).blocks() for item in block]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 import tracemalloc
 
@@ -130,7 +129,7 @@ def test_a_file_that_ends_before() -> None:
 
 
 def test_the_limits_on_what_is_held() -> None:
-    limits = dataclasses.replace(Limits(), string_elements=2, string_bytes=10)
+    limits = Limits(string_elements=2, string_bytes=10)
     require_bounded("it", 2, 10, limits)
     for count, size, id in ((3, 10, "limit-string-elements"), (2, 11, "limit-string-bytes")):
         with pytest.raises(LimitError) as caught:

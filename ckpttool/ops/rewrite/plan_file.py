@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ckpttool.errors import ChangedError, CorruptError, LimitError, NotFoundError
 from ckpttool.ops.rewrite.tensors import Input
@@ -29,8 +29,7 @@ _SCHEMA = "ckpttool.plan/1"
 _BYTES = 1 * 2**30
 
 
-@dataclass(frozen=True, slots=True)
-class SavedPlan:
+class SavedPlan(NamedTuple):
     """What a plan file says.
 
     Attributes:
