@@ -154,7 +154,11 @@ def test_data_that_do_not_fit(
     ("body", "id", "code"),
     [
         ("return []", "calibration-data", 2),
-        ("return 5", "model-function-failed", 51),
+        ("return 5", "calibration-data", 2),
+        ("return None", "calibration-data", 2),
+        ("import sys; sys.exit(3)", "model-function-failed", 51),
+        ("yield {'ids': [1]}; raise SystemExit", "model-function-failed", 51),
+        ("yield {'ids': [[1], [1, 2]]}", "calibration-data", 2),
         ("raise RuntimeError('no data here')", "model-function-failed", 51),
         ("yield {'ids': [1]}; raise RuntimeError('later')", "model-function-failed", 51),
         ("yield [1, 2]", "calibration-data", 2),

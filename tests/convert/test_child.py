@@ -84,7 +84,7 @@ def test_an_error_of_ours_keeps_its_class_and_words(tmp_path: Path) -> None:
 def test_any_other_error_is_a_failed_conversion(tmp_path: Path) -> None:
     with pytest.raises(ConversionError) as caught:
         run(tmp_path, "fail")
-    assert caught.value.why == "ValueError: first line second line"
+    assert caught.value.why.startswith("ValueError: first line second line (child_tasks.py:")
     assert str(tmp_path / "log") in caught.value.hint
     assert "Traceback" in (tmp_path / "log").read_text()
 

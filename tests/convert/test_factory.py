@@ -9,6 +9,7 @@ import pytest
 
 from ckpttool.conversion.specs import NamedValue
 from ckpttool.conversion.worker.factory import build_model, load_function
+from ckpttool.conversion.worker.own_code import line_of, said_of
 from ckpttool.errors import CkpttoolError, ConversionError, UsageError
 
 CODE = """
@@ -31,6 +32,14 @@ def wanders():
     return "model"
 
 NUMBER = 3
+
+def exits():
+    import sys
+    sys.exit("no data here")
+
+def in_a_library():
+    import json
+    return json.loads("{")
 """
 
 
@@ -67,7 +76,10 @@ def test_a_file_or_a_module_with_what_lies_beside_it(where: str) -> None:
         ("missing.py:build", "no file missing.py"),
         ("missing_of_a_test:build", "no module missing_of_a_test"),
         ("code_of_a_test.py:nothin", "did you mean: --model code_of_a_test.py:nothing"),
-        ("code_of_a_test.py:NUMBER", "no function NUMBER"),
+        (
+            "code_of_a_test.py:NUMBER",
+            "NUMBER in code_of_a_test.py is no function, but of the type int",
+        ),
         ("code_of_a_test.py:nothing", "returns nothing"),
         ("code_of_a_test.py:Nets.build", "units"),
     ],
@@ -93,6 +105,35 @@ def test_what_it_raises_is_said_with_its_line() -> None:
     missing = refused("raises_of_a_test.py:build")
     assert "no_such_library_of_a_test" in missing.why
     assert missing.id == "model-function-failed"
+
+
+def test_the_line_is_the_person_s_own() -> None:
+    """Not that of a library which raised it; and what exits is told as what raises."""
+    exits = refused("code_of_a_test.py:exits")
+    assert (exits.id, exits.exit_code) == ("model-function-failed", 51)
+    assert exits.why == "SystemExit: no data here (code_of_a_test.py:24)"
+    assert "(code_of_a_test.py:28)" in refused("code_of_a_test.py:in_a_library").why
+    Path("exits_of_a_test.py").write_text("raise SystemExit('not here')\n")
+    imported = refused("exits_of_a_test.py:build")
+    assert imported.why == "SystemExit: not here (exits_of_a_test.py:1)"
+    Path("torn_of_a_test.py").write_text("def build(:\n")
+    assert "(torn_of_a_test.py, line 1)" in refused("torn_of_a_test.py:build").why
+
+
+def test_what_tensorflow_and_keras_put_around_an_error_is_left_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    graph = NameError(
+        'in user code:\n\n    File "/a/net.py", line 7, in call  *\n\n    NameError: x\n'
+    )
+    assert (said_of(graph), line_of(graph)) == ("NameError: x", "net.py:7")
+    layer = ValueError("In D.call().\n\n\x1b[1mwrong\x1b[0m\n\nArguments received by D: x=1")
+    assert said_of(layer) == "ValueError: In D.call(). wrong"
+    assert said_of(ValueError()) == "ValueError: it says nothing more"
+    refused("code_of_a_test.py:broken")
+    printed = capsys.readouterr().err
+    assert "ZeroDivisionError" in printed
+    assert "factory.py" not in printed
 
 
 def test_a_function_that_is_no_model_s() -> None:

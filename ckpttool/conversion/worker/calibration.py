@@ -8,15 +8,15 @@ dict. Knows no converter.
 
 from __future__ import annotations
 
-import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckpttool.conversion.ports import Port, Signature
 from ckpttool.conversion.worker.array_data import in_dtype, read_arrays
-from ckpttool.conversion.worker.factory import function_failed, load_function, same_directory
+from ckpttool.conversion.worker.factory import load_function, require_callable, same_directory
+from ckpttool.conversion.worker.own_code import FAILURES, function_failed, print_own
 from ckpttool.errors import NotFoundError, UsageError
 from ckpttool.policy.words import count
 
@@ -171,7 +171,13 @@ class Calibration:
         """What is given for an input, in its dtype; of a scalar one value, or one an example."""
         import numpy as np
 
-        array = np.asarray(given)
+        try:
+            array = np.asarray(given)
+        except (ValueError, TypeError) as error:  # rows of several lengths
+            raise self._misfit(
+                f"{port.name} is no array: {' '.join(str(error).split())[:200]}",
+                "give numpy arrays, all examples of one size",
+            ) from None
         shape = (None, *array.shape[1:]) if port.shape is None else port.shape
         if shape:
             fits = array.ndim == len(shape)
@@ -231,6 +237,8 @@ def open_calibration(spec: str, signatures: Sequence[Signature]) -> Calibration:
     """
     if ":" in spec and not spec.lower().endswith(".npz"):
         function = load_function(spec, _OPTION)
+        hint = "it is called without any: give those that it needs a default"
+        require_callable(function, spec, {}, _OPTION, hint)
         return Calibration(spec, signatures, lambda: _of_function(spec, function, signatures))
     names = {port.name for one in signatures for port in one.inputs}
     arrays = read_arrays(spec, names.__contains__, option=_OPTION, id=_ID)
@@ -238,23 +246,28 @@ def open_calibration(spec: str, signatures: Sequence[Signature]) -> Calibration:
 
 
 def _of_function(
-    spec: str, function: Callable[[], Iterable[Any]], signatures: Sequence[Signature]
+    spec: str, function: Callable[[], Any], signatures: Sequence[Signature]
 ) -> Iterator[Batch]:
     """What a person's function gives, whatever goes wrong in it named as its own."""
     try:
         with same_directory():
-            batches = iter(function())
-    except Exception as error:
-        traceback.print_exc()
+            given = function()
+            is_series = hasattr(given, "__iter__") or hasattr(given, "__getitem__")
+            batches = iter(given if is_series else ())
+    except FAILURES as error:
+        print_own(error)
         raise function_failed(spec, error, _OPTION) from error
+    if not is_series:
+        what = "nothing" if given is None else f"a {type(given).__name__}"
+        raise _not_batches(spec, f"it returns {what}, and has to give any number of", signatures)
     while True:
         try:
             with same_directory():
                 batch = next(batches)
         except StopIteration:
             return
-        except Exception as error:
-            traceback.print_exc()
+        except FAILURES as error:
+            print_own(error)
             raise function_failed(spec, error, _OPTION) from error
         yield _named(spec, batch, signatures)
 
@@ -267,12 +280,15 @@ def _named(spec: str, batch: Any, signatures: Sequence[Signature]) -> Batch:  # 
         name, arrays = batch
         if isinstance(name, str) and isinstance(arrays, Mapping):
             return name, arrays
-    names = ", ".join(one.name for one in signatures)
+    raise _not_batches(spec, f"it gives a {type(batch).__name__}, and has to give", signatures)
+
+
+def _not_batches(spec: str, said: str, signatures: Sequence[Signature]) -> UsageError:
     wanted = "(signature, {input: array})" if len(signatures) > 1 else "{input: array}"
-    raise UsageError(
+    return UsageError(
         f"{_OPTION} {spec} cannot be used to measure ranges",
-        why=f"it gives a {type(batch).__name__}, and has to give {wanted}",
-        hint=f"the signatures are {names}",
+        why=f"{said} {wanted}",
+        hint=f"the signatures are {', '.join(one.name for one in signatures)}",
         id=_ID,
     )
 

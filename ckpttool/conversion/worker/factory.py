@@ -12,19 +12,16 @@ import importlib.util
 import inspect
 import os
 import sys
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 from ckpttool.conversion.specs import NamedValue
-from ckpttool.errors import ConversionError, UsageError
+from ckpttool.conversion.worker.own_code import FAILURES, function_failed, print_own
+from ckpttool.errors import UsageError
 
-__all__ = ["build_model", "function_failed", "load_function", "same_directory"]
-
-#: Characters of an exception that an error repeats; the log has all of it.
-_SAID = 1000
+__all__ = ["build_model", "load_function", "require_callable", "same_directory"]
 
 
 def build_model(spec: str, arguments: Sequence[NamedValue]) -> Any:  # noqa: ANN401
@@ -37,22 +34,12 @@ def build_model(spec: str, arguments: Sequence[NamedValue]) -> Any:  # noqa: ANN
     """
     function = load_function(spec)
     given = dict(arguments)
-    try:
-        inspect.signature(function).bind(**given)
-    except TypeError as error:
-        raise UsageError(
-            f"--model {spec} cannot be called with {', '.join(given) or 'no arguments'}",
-            why=str(error),
-            hint="give its arguments with --model-arg NAME=VALUE",
-            id="model-function",
-        ) from None
-    except ValueError:
-        pass  # a built-in that does not tell its arguments
+    require_callable(function, spec, given)
     try:
         with same_directory():
             model = function(**given)
-    except Exception as error:
-        traceback.print_exc()
+    except FAILURES as error:
+        print_own(error)
         raise function_failed(spec, error) from error
     if model is None:
         raise UsageError(
@@ -62,6 +49,31 @@ def build_model(spec: str, arguments: Sequence[NamedValue]) -> Any:  # noqa: ANN
             id="model-function",
         )
     return model
+
+
+def require_callable(
+    function: Callable[..., Any],
+    spec: str,
+    given: Mapping[str, object],
+    option: str = "--model",
+    hint: str = "give its arguments with --model-arg NAME=VALUE",
+) -> None:
+    """Check that a function can be called with these arguments.
+
+    Raises:
+        UsageError: id ``model-function``.
+    """
+    try:
+        inspect.signature(function).bind(**given)
+    except TypeError as error:
+        raise UsageError(
+            f"{option} {spec} cannot be called with {', '.join(given) or 'no arguments'}",
+            why=str(error),
+            hint=hint,
+            id="model-function",
+        ) from None
+    except ValueError:
+        pass  # a built-in that does not tell its arguments
 
 
 @contextmanager
@@ -93,8 +105,8 @@ def load_function(spec: str, option: str = "--model") -> Callable[..., Any]:
             module = _from_file(where, option) if where.endswith(".py") else _by_name(where, option)
     except UsageError:
         raise
-    except Exception as error:
-        traceback.print_exc()
+    except FAILURES as error:
+        print_own(error)
         raise function_failed(spec, error, option) from error
     found: Any = module
     for part in name.split("."):
@@ -105,8 +117,10 @@ def load_function(spec: str, option: str = "--model") -> Callable[..., Any]:
 
         near = nearest(name, known)
         raise UsageError(
-            f"there is no function {name} in {where}",
-            why=f"it has {', '.join(known[:10]) or 'none'}",
+            f"there is no function {name} in {where}"
+            if found is None
+            else f"{name} in {where} is no function, but of the type {type(found).__name__}",
+            why=f"it has the functions {', '.join(known[:10])}" if known else "it has no function",
             hint=f"did you mean: {option} {where}:{near[0]}" if near else "name one of those",
             id="model-function",
         )
@@ -146,15 +160,3 @@ def _from_file(path: str, option: str) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
-
-
-def function_failed(spec: str, error: Exception, option: str = "--model") -> ConversionError:
-    """The error of a person's own code that raised something: what, and in which line."""
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    said = str(error)[:_SAID]
-    return ConversionError(
-        f"{option} {spec} failed",
-        why=f"{type(error).__name__}: {said} ({os.path.basename(where.filename)}:{where.lineno})",
-        hint="run it in Python first",
-        id="model-function-failed",
-    )

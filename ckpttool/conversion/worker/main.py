@@ -15,6 +15,7 @@ from importlib import import_module
 
 from ckpttool.conversion.child import Answer, Failure
 from ckpttool.conversion.wire import encode
+from ckpttool.conversion.worker.own_code import line_of, said_of
 from ckpttool.errors import (
     CkpttoolError,
     ConversionError,
@@ -60,8 +61,7 @@ def _answer(task: str, job: bytes) -> Answer:
     try:
         module = import_module(task)
         return Answer(value=module.run(json.loads(job)))
-    except CkpttoolError as error:
-        traceback.print_exc()
+    except CkpttoolError as error:  # it says all; whoever made it of another, printed that
         return Answer(failure=Failure.of(error))
     except MemoryError:
         traceback.print_exc()
@@ -76,9 +76,10 @@ def _failed(error: BaseException) -> CkpttoolError:
         return ConverterMissingError(
             f"this conversion needs {name}", why="not installed here", hint=f"pip install {name}"
         )
-    lines = [line.strip() for line in str(error).split("\n") if line.strip()]
-    said = " ".join(lines)[:500] or "it says nothing more"
-    return ConversionError("the conversion failed", why=f"{type(error).__name__}: {said}")
+    place = line_of(error)  # in a model's code, wherever it was called
+    return ConversionError(
+        "the conversion failed", why=said_of(error) + (f" ({place})" if place else "")
+    )
 
 
 def _out_of_memory() -> LimitError:

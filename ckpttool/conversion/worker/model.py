@@ -17,6 +17,7 @@ import tensorflow as tf
 from ckpttool.conversion.job import Job
 from ckpttool.conversion.worker.factory import build_model
 from ckpttool.conversion.worker.model_functions import Entry, entries, trace_all, zeros_for
+from ckpttool.conversion.worker.own_code import FAILURES, line_of, print_own, said_of
 from ckpttool.conversion.worker.restoring import name_of, restore, unmatched_error
 from ckpttool.conversion.worker.traced_program import TracedFunction, TracedProgram
 from ckpttool.errors import ConversionError, UsageError
@@ -114,12 +115,12 @@ def _call(entry: Entry, spec: str) -> None:
         # It does not take zeros, or a picture of one pixel. All of its variables exist all
         # the same once it is traced, which is before it is restored.
         traceback.print_exc()
-    except Exception as error:
-        traceback.print_exc()
-        said = str(error).strip().split("\n")[0][:300]
+    except FAILURES as error:
+        print_own(error)
+        place = line_of(error)
         raise ConversionError(
             f"the model of {spec} cannot be called",
-            why=f"{type(error).__name__}: {said}",
+            why=said_of(error) + (f" ({place})" if place else ""),
             hint="check what it is called with: --input NAME:DTYPE[SHAPE]",
             id="model-call-failed",
         ) from error
