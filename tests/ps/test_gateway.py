@@ -190,6 +190,15 @@ def test_requests_that_make_no_sense(
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
+def test_a_name_that_is_not_there_is_told_for_readers_elsewhere(ask: Client) -> None:
+    """They have no use for a path on this machine."""
+    error = ask("/v1/values?name=nothing").json["error"]
+    assert "/v1/variables" in error["hint"]
+    assert "/" not in error["message"]
+    near = ask(f"/v1/values?name={TABLE}x").json["error"]
+    assert near["hint"].startswith(f"did you mean: {TABLE}")
+
+
 @pytest.mark.parametrize("shown", ["", "Bearer ", "Bearer x", f"Basic {TOKEN}", f"Bearer {TOKEN}x"])
 def test_only_the_token_lets_in(shown: str, ask: Client) -> None:
     for path in ("/v1/status", "/v1/variables", f"/v1/values?name={TABLE}", "/metrics", "/x"):

@@ -174,6 +174,11 @@ def test_deaths_under_a_training(folder) -> None:
         data = json.loads(run_cli(["serve-ps", "status", running.directory, "--json"]).stdout)
         assert data["data"]["state"] == "ready"
         assert data["data"]["step"] >= step
+        snapshots = f"{running.directory}/snapshots/snap-"
+        text = run_cli(["serve-ps", "status", running.directory]).stdout
+        told = [line.split("\t") for line in text.splitlines() if line.startswith("snapshot\t")]
+        assert told
+        assert all(int(step) and prefix.startswith(snapshots) for _, step, prefix in told)
         people = run_cli(["serve-ps", "status", running.directory, "--color", "always"]).stdout
         assert "the last at step" in people
         assert running.interrupt() == 0

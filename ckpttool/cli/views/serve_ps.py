@@ -116,6 +116,13 @@ class StatusView(View):
         )
         rest = {"step": live.get("step"), "gateway": state.gateway, "grpc": state.gateway_grpc}
         yield from tab_lines([(name, str(it)) for name, it in rest.items() if it is not None])
+        snapshots, exports = _records(live.get("snapshots")), _records(live.get("exports"))
+        yield from tab_lines(
+            ("snapshot", _text(one.get("step")), _text(one.get("prefix"))) for one in snapshots
+        )
+        yield from tab_lines(
+            ("export", _text(one.get("state")), _text(one.get("path"))) for one in exports
+        )
 
     def human(self, screen: Screen) -> Iterator[object]:
         result, state = self._result, self._result.state

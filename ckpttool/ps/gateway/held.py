@@ -17,7 +17,9 @@ from typing import Any, TypeVar
 
 from ckpttool.errors import ChangedError, CkpttoolError, NotFoundError
 from ckpttool.model import Variable
+from ckpttool.policy.words import count
 from ckpttool.sources.base import Source
+from ckpttool.sources.nearest import nearest
 from ckpttool.sources.registry import open_source
 from ckpttool.sources.selection import Selection
 from ckpttool.storage.system import raise_os_error
@@ -68,11 +70,17 @@ class Held:
             yield self._source
 
     def find(self, name: str) -> Variable:
-        """As ``Source.find``; what was asked for lately is remembered."""
+        """As ``Source.find``; what was asked for lately is remembered.
+
+        Raises:
+            NotFoundError: id ``variable-not-found``, in words for readers on other machines.
+        """
         variable = self._found.get(name)
         if variable is None:
             with self.using() as source:
-                variable = source.find(name)
+                variable = source.lookup(name)
+                if variable is None:
+                    raise _no_variable(name, source)
             if len(self._found) >= _REMEMBERED:
                 self._found.clear()
             self._found[name] = variable
@@ -104,6 +112,19 @@ class Held:
         with self._lock:
             self._closed = True
             self._source.close()
+
+
+def _no_variable(name: str, source: Source) -> NotFoundError:
+    names = [one.name for one in source.variables()]
+    near = nearest(name, names)
+    return NotFoundError(
+        f"there is no variable {name} in this snapshot",
+        why=f"none of its {count(len(names), 'variable')} has this name, key or path",
+        hint=f"did you mean: {', '.join(near)}"
+        if near
+        else "GET /v1/variables, or ListVariables of gRPC, says what there is",
+        id="variable-not-found",
+    )
 
 
 class Shelf:
