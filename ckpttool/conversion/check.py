@@ -142,12 +142,20 @@ def require_agreement(settings: CheckSettings) -> None:
         "--check-data": settings.data is not None,
         "--tolerance": settings.tolerance is not None,
         "--require-check": settings.require,
+        "--seed": settings.seed is not None,
     }
     given = [name for name, is_given in about.items() if is_given]
     if given and not settings.run:
         raise UsageError(
             f"--no-check and {given[0]} do not go together",
             why=f"{given[0]} is about the check, which --no-check leaves out",
+            hint="leave one of them out",
+            id="options-contradict",
+        )
+    if settings.data is not None and settings.seed is not None:
+        raise UsageError(
+            "--check-data and --seed do not go together",
+            why="--seed makes inputs up, and --check-data gives real ones",
             hint="leave one of them out",
             id="options-contradict",
         )

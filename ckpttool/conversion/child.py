@@ -19,8 +19,9 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 from ckpttool import errors
 from ckpttool.conversion.log_file import FIRST_LINE
 from ckpttool.conversion.wire import decode, encode
-from ckpttool.errors import CkpttoolError, ConversionError, LimitError
+from ckpttool.errors import CkpttoolError, ConversionError, LimitError, UsageError
 from ckpttool.limits import Limits
+from ckpttool.policy.words import duration
 
 if TYPE_CHECKING:
     import subprocess
@@ -55,7 +56,18 @@ class Bounds:
 
     @classmethod
     def of(cls, limits: Limits, seconds: float | None, memory: int | None) -> Bounds:
-        """As asked for, else as the limits say."""
+        """As asked for, else as the limits say.
+
+        Raises:
+            UsageError: no time, or no memory.
+        """
+        for option, given in (("--timeout", seconds), ("--memory", memory)):
+            if given is not None and not given > 0:
+                raise UsageError(
+                    f"{option} {given:g} leaves nothing to work with",
+                    why="the process would be stopped at once",
+                    hint=f"give more, or leave {option} out",
+                )
         return cls(
             limits.convert_seconds if seconds is None else seconds,
             limits.convert_memory_bytes if memory is None else memory,
@@ -190,7 +202,7 @@ def _wait(child: subprocess.Popen[bytes], bounds: Bounds, log: str) -> None:
         if time.monotonic() - started > bounds.seconds:
             raise ConversionError(
                 "the conversion was stopped",
-                why=f"it took longer than {bounds.seconds:g} seconds",
+                why=f"it took longer than {duration(bounds.seconds)}",
                 hint=f"add --timeout; its output is in {log}",
                 id="converter-timeout",
             )

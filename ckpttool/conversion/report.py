@@ -74,10 +74,11 @@ def require_report_free(path: str, destination: str) -> None:
         RefusedError: id ``exists``: something else has the name.
     """
     folder, name = os.path.split(path)
+    beside = path == destination.rstrip("/") + REPORT_ENDING  # then nobody has named the report
     above = stat_path(folder or ".")
     if above is None or above.kind != "directory":
         raise NotFoundError(
-            f"cannot write {path}",
+            f"cannot write {destination if beside else path}",
             why=f"there is no directory {folder}",
             hint=f"mkdir -p {shlex.quote(folder)}",
             id="destination-directory",

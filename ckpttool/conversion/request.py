@@ -65,7 +65,7 @@ class CheckSettings:
         only: check what is at the destination already, made by anyone's converter.
         execute: also run what could be compared byte by byte (``--check=run``).
         report: where the report is written; None: beside the result.
-        seed: of the inputs.
+        seed: of the inputs; None: 0.
     """
 
     run: bool = True
@@ -75,7 +75,7 @@ class CheckSettings:
     only: bool = False
     execute: bool = False
     report: str | None = None
-    seed: int = 0
+    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

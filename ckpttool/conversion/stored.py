@@ -44,7 +44,11 @@ def wanted_signatures(
             raise NotFoundError(
                 f"there is no signature {name} in {folder}",
                 why=f"it has {', '.join(by_name) or 'none'}",
-                hint=f"did you mean: --signature {near[0]}" if near else "give one of those",
+                hint=f"did you mean: --signature {near[0]}"
+                if near
+                else "give one of those"
+                if by_name
+                else "leave --signature out; --output says what is computed",
                 id="signature-not-found",
             )
     if not stored:

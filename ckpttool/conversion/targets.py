@@ -15,6 +15,7 @@ from ckpttool.errors import ConverterMissingError, UsageError
 from ckpttool.sources.filenames import SAVED_MODEL_FILES
 
 __all__ = [
+    "KERAS_ENDING",
     "SOURCES",
     "TARGETS",
     "Requirement",
@@ -181,7 +182,8 @@ _ALL = (
         holds="every value, under the names of the source",
     ),
 )
-_KERAS_ENDING = ".weights.h5"
+#: By this Keras knows a file of its own layout.
+KERAS_ENDING = ".weights.h5"
 #: ``--to`` → target, in the order in which they are shown.
 TARGETS = {target.name: target for target in _ALL}
 
@@ -249,15 +251,23 @@ def find_target(name: str, destination: str, model: str | None = None) -> Target
     knows it.
 
     Raises:
-        UsageError: id ``target-unknown``.
+        UsageError: id ``target-unknown``; id ``keras-weights-layout``: there is no model.
     """
     lower = destination.lower()
     found = TARGETS.get(name)
     if not name:
         ends = (one for one in _ALL if one.suffixes and lower.endswith(one.suffixes))
         found = next(ends, None)
-    if found is TARGETS["h5"] and model is not None and lower.endswith(_KERAS_ENDING):
+    if found is TARGETS["h5"] and model is not None and lower.endswith(KERAS_ENDING):
         return _KERAS_WEIGHTS
+    if found is TARGETS["h5"] and not name and lower.endswith(KERAS_ENDING):
+        raise UsageError(
+            f"Keras would not load {destination}",
+            why="only a model's code knows how Keras lays its weights out",
+            hint="add --model FILE.py:FUNCTION; or for the values alone give another name: "
+            "values.h5",
+            id="keras-weights-layout",
+        )
     if found is not None:
         return found
     from ckpttool.sources.nearest import nearest
@@ -304,15 +314,17 @@ def require_settings(target: Target, settings: Settings, *, is_made: bool = True
             known = [f"--{other.replace('_', '-')}" for other in target.settings]
             raise UsageError(
                 f"--{name.replace('_', '-')} means nothing for {target.name}",
-                why=f"of a {target.title} it knows {', '.join(known) or 'none of these options'}",
+                why=f"of {target.title} it knows {', '.join(known) or 'none of these options'}",
                 hint="ckpttool convert --list",
                 id="target-setting",
             )
     if settings.quantize is not None and settings.quantize not in target.quantizations:
         raise UsageError(
             f"--quantize {settings.quantize} means nothing for {target.name}",
-            why=f"a {target.title} can be stored as {', '.join(target.quantizations)}",
-            hint="choose one of these",
+            why=f"{target.title} can be stored as {', '.join(target.quantizations)}"
+            if target.quantizations
+            else f"the weights of {target.title} are stored as they are",
+            hint="choose one of these" if target.quantizations else "leave it out",
             id="target-setting",
         )
     _require_calibration(settings, is_made=is_made)
@@ -349,12 +361,17 @@ def require_no_choice(request: Request, target: Target) -> None:
     Raises:
         UsageError: id ``target-setting``.
     """
-    if request.choice != Choice() or request.maps:
+    if request.maps:
+        raise UsageError(
+            "--map means nothing without --like",
+            why="it says which variable is which of the export that --like refreshes",
+            hint="leave it out, or add --like EXPORT",
+            id="target-setting",
+        )
+    if request.choice != Choice():
         raise UsageError(
             f"no variables can be chosen for {target.name}",
-            why="its graph says which it needs, and what they are called"
-            if not request.maps
-            else "--map says which variable is which of the export of --like",
+            why="its graph says which it needs, and what they are called",
             hint="--include, --exclude, --regex, --kind and --names are for files of weights: "
             "safetensors, npz, h5",
             id="target-setting",

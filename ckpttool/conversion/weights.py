@@ -8,6 +8,7 @@ Reads no element before a writer asks for it, and knows no path.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
@@ -203,6 +204,7 @@ def _not_representable(
 ) -> UnsupportedError:
     named = _some([f"{one.name} ({one.dtype})" for one in misfits])
     ways = []
+    them = "it" if len(misfits) == 1 else "them"
     if policy == "error":
         if all(_changed(one, format, "cast") is not None for one in misfits):
             ways.append("--dtypes cast widens them exactly")
@@ -211,9 +213,14 @@ def _not_representable(
     return UnsupportedError(
         f"the values cannot be saved as .{format.FORMAT}",
         why=f"it has no type for {named}",
-        hint=", ".join(ways) or f"leave them out: --exclude '{misfits[0].name}'",
+        hint=", ".join(ways) or f"leave {them} out: {_without(misfits)}",
         id="dtype-not-representable",
     )
+
+
+def _without(misfits: Sequence[NamedArray]) -> str:
+    said = " ".join(f"--exclude {shlex.quote(one.name)}" for one in misfits[:_NAMED])
+    return said if len(misfits) <= _NAMED else f"{said} …"
 
 
 def _words(widened: Sequence[str], raw: Mapping[str, str], configs: int) -> Iterable[str]:

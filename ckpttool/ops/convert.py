@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ckpttool.conversion.check import CheckResult, not_run, require_agreement, require_proof
-from ckpttool.conversion.child import RunTask, run_task
+from ckpttool.conversion.child import Bounds, RunTask, run_task
 from ckpttool.conversion.former import companions, files_of, written_to
+from ckpttool.conversion.given_files import require_given
 from ckpttool.conversion.job import Made, Origin
 from ckpttool.conversion.log_file import require_log
 from ckpttool.conversion.origin import find_origin
@@ -163,6 +164,7 @@ def convert(
     if target.form == "prefix":
         return _checkpoint(request, target, limits, replacing, dry_run=dry_run)
     origin = _origin(request, target, limits)  # a wrong name is said before a name that is taken
+    require_given(request)
     require_apart(request, origin)
     form: Literal["file", "directory"] = "directory" if target.form == "directory" else "file"
     require_free(request.destination, form, target.marks, overwrite=request.overwrite)
@@ -215,6 +217,7 @@ def _require_sense(request: Request, target: Target, *, dry_run: bool) -> str | 
     """Refuse what shows before anything is read; where the report goes."""
     require_settings(target, request.settings, is_made=not request.check.only)
     require_agreement(request.check)
+    Bounds.of(default_limits(), request.seconds, request.memory)
     if request.check.only and (request.overwrite or dry_run):
         raise _only_looks("--overwrite" if request.overwrite else "--dry-run")
     if request.like is None or request.check.execute:
@@ -280,6 +283,7 @@ def _check_only(
     from tempfile import TemporaryDirectory
 
     origin = _origin(request, target, limits)
+    require_given(request)
     with (
         TemporaryDirectory(prefix="ckpttool-check-") as folder,
         kept_log(request.log, said) as log,

@@ -66,7 +66,7 @@ def convert(
     require_check: bool = False,
     check_only: bool = False,
     report: str | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     timeout: float | None = None,
     memory: int | None = None,
     log: str | None = None,
@@ -119,7 +119,7 @@ def convert(
         check_only: check what is at the destination, and write nothing.
         report: where the report of the check goes; None: beside the result (not of
             weights, which have none).
-        seed: of the check's inputs.
+        seed: of the check's inputs; None: 0.
         timeout: seconds for the child; None: as the limits say.
         memory: bytes for the child (Linux); None: as the limits say.
         log: where TensorFlow's messages are kept; None: only on failure.

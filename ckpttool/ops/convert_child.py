@@ -23,7 +23,7 @@ from ckpttool.conversion.wire import decode, encode, plain
 from ckpttool.errors import ConversionError, LimitError
 from ckpttool.limits import Limits
 
-__all__ = ["Work", "kept_log", "run_too"]
+__all__ = ["Work", "kept_log", "of_running", "run_too"]
 
 _TASK = "ckpttool.conversion.worker.convert"
 
@@ -77,6 +77,18 @@ class Work:
 
 def _fields(job: Job) -> dict[str, object]:
     return plain(job)  # type: ignore[return-value]
+
+
+def of_running(request: Request) -> dict[str, object]:
+    """Options about running a result, and its processes, which do nothing where none is run."""
+    return {
+        "--check-data": request.check.data,
+        "--tolerance": request.check.tolerance is not None,
+        "--seed": request.check.seed is not None,
+        "--timeout": request.seconds,
+        "--memory": request.memory,
+        "--log": request.log,
+    }
 
 
 @contextmanager

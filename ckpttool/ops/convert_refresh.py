@@ -19,6 +19,7 @@ from ckpttool.conversion.stored import INIT_SIGNATURE, of_stored
 from ckpttool.errors import LimitError, RefusedError, UnsafeError, UsageError
 from ckpttool.formats.graph_file import read_graph_file
 from ckpttool.formats.saved_model import patch_checkpoint_hash
+from ckpttool.ops.convert_child import of_running
 from ckpttool.ops.diff.values import Operand, equal
 from ckpttool.ops.edit.contents import read_contents
 from ckpttool.ops.edit.like import take_values
@@ -92,7 +93,7 @@ def _no_export(folder: str, why: str) -> UsageError:
 
 
 def _require_alone(request: Request) -> None:
-    given = {
+    given: dict[str, object] = {
         "--graph": request.graph,
         "--model": request.model,
         "--model-arg": request.model_args,
@@ -105,6 +106,8 @@ def _require_alone(request: Request) -> None:
         "--batch": request.settings.batch,
         "--check-only": request.check.only,
     }
+    if not request.check.execute:
+        given |= of_running(request)
     if request.target != "savedmodel":
         given = {"--like": request.like}
     for option, value in given.items():
@@ -113,8 +116,12 @@ def _require_alone(request: Request) -> None:
                 f"{option} means nothing for {request.target}"
                 if option == "--like"
                 else f"{option} means nothing with --like",
-                why="the graph and the signatures of the export stay as they are",
-                hint="leave it out; what is to be converted further: refresh it first, then "
+                why="it is about running the result: its values are compared byte by byte"
+                if option in of_running(request)
+                else "the graph and the signatures of the export stay as they are",
+                hint="add --check run, or leave it out"
+                if option in of_running(request)
+                else "leave it out; what is to be converted further: refresh it first, then "
                 "convert the result",
                 id="target-setting",
             )

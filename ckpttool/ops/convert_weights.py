@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 from ckpttool.conversion.check import CheckResult, not_run
 from ckpttool.conversion.job import Made, Origin
+from ckpttool.conversion.targets import KERAS_ENDING
 from ckpttool.conversion.weights import weights_of
 from ckpttool.errors import UsageError
 from ckpttool.formats.dtypes import BY_NAME
+from ckpttool.ops.convert_child import of_running
 from ckpttool.ops.output_file import require_no_source
 from ckpttool.ops.same_bytes import same_bytes
 from ckpttool.ops.wanted import wanted
@@ -52,8 +54,7 @@ def _require_no_graph(request: Request) -> None:
         "--signature": request.signatures,
         "--freeze-input": request.freeze,
         "--allow-training-graph": request.allow_training_graph,
-        "--check-data": request.check.data,
-        "--tolerance": request.check.tolerance is not None,
+        **of_running(request),
         "--check-only": request.check.only,
         "--check run": request.check.execute,
         "--map": request.maps,
@@ -66,6 +67,13 @@ def _require_no_graph(request: Request) -> None:
                 hint="leave it out; Keras's own layout: --to h5 --model … DST.weights.h5",
                 id="target-setting",
             )
+
+
+def _no_keras(request: Request) -> tuple[str, ...]:
+    if not request.destination.lower().endswith(KERAS_ENDING):
+        return ()
+    said = "Keras does not load this file, in spite of its name: only a model knows Keras's layout"
+    return (f"{said}; --model FILE.py:FUNCTION",)
 
 
 def values_origin(request: Request, limits: Limits) -> Origin:
@@ -125,7 +133,7 @@ def write_weights(
             checked = _compared(weights, writer, path, limits)
             seconds["check"] = round(time.monotonic() - written, 3)
     facts: dict[str, object] = {"variables": len(weights.arrays), **weights.about}
-    return Made((), weights.warnings, seconds=seconds, facts=facts), checked
+    return Made((), (*weights.warnings, *_no_keras(request)), seconds=seconds, facts=facts), checked
 
 
 def _compared(weights: Weights, writer: WeightFormat, path: str, limits: Limits) -> CheckResult:

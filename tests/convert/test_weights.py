@@ -153,6 +153,16 @@ def test_a_dtype_that_the_format_has_not_is_an_error_first(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_all_that_is_to_be_left_out_is_named_at_once(fixtures_dir: Path, tmp_path: Path) -> None:
+    source, to = fixtures_dir / "dtypes" / "all", tmp_path / "m.safetensors"
+    with pytest.raises(UnsupportedError) as refused:
+        converted(source, to, dtypes="cast")
+    names = ("array/complex128", "array/string", "empty/string", "scalar/string")
+    for name in names:
+        assert f"--exclude {name}" in refused.value.hint
+    converted(source, to, dtypes="cast", choice=Choice(exclude=names))
+
+
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_cast_widens_exactly_and_only_what_has_to_be(
     fixtures_dir: Path, tmp_path: Path, ending: str

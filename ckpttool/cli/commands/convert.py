@@ -143,7 +143,7 @@ def _list(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     metavar="FILE",
     help="Where the report goes.  [default: beside a new graph; of values none]",
 )
-@click.option("--seed", type=int, default=0, help="Of the check's inputs.")
+@click.option("--seed", type=int, help="Of the check's inputs.  [default: 0]")
 @options.child
 @options.overwrite
 @options.dry_run

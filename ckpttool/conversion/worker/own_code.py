@@ -12,7 +12,6 @@ import sysconfig
 import traceback
 from types import TracebackType
 
-import ckpttool
 from ckpttool.errors import ConversionError
 
 __all__ = ["FAILURES", "function_failed", "line_of", "print_own", "said_of"]
@@ -22,7 +21,7 @@ FAILURES = (Exception, SystemExit)
 
 #: Characters of an exception that an error repeats; the log has all of it.
 _SAID = 1000
-_OURS = os.path.join(os.path.dirname(os.path.abspath(ckpttool.__file__)), "")
+_OURS = os.path.join(os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..")), "")
 _LIBRARIES = tuple(
     os.path.join(sysconfig.get_paths()[name], "") for name in ("stdlib", "purelib", "platlib")
 )

@@ -153,7 +153,7 @@ def _open_sizes(ports: Sequence[Port]) -> Sequence[int]:
 def _made_up(
     function: Function, batch: int, size: int, request: Request, facts: GraphFacts
 ) -> _Run:
-    feeds = make_feeds(function, batch, request.check.seed, size=size, facts=facts)
+    feeds = make_feeds(function, batch, request.check.seed or 0, size=size, facts=facts)
     return _Run(batch, feeds, function.run(feeds))
 
 
