@@ -38,7 +38,7 @@ THIRD_PARTY = {
     "schemas": set[str](),
     "version": set[str](),
     "storage": set[str](),
-    "formats": {"cramjam", "google_crc32c", "h5py", "ml_dtypes", "numpy"},
+    "formats": {"cramjam", "fastcrc", "h5py", "ml_dtypes", "numpy"},
     "policy": set[str](),
     "sources": {"ml_dtypes", "numpy"},
     "conversion": {"h5py", "ml_dtypes", "numpy"},
@@ -66,7 +66,7 @@ THIRD_PARTY = {
         "starlette",
         "uvicorn",
     },
-    "ops": {"google_crc32c", "ml_dtypes", "numpy"},
+    "ops": {"ml_dtypes", "numpy"},
     "api": {"numpy"},
     "__init__": set[str](),
     "cli": {"click", "numpy", "rich"},
@@ -74,7 +74,7 @@ THIRD_PARTY = {
 }
 #: Which may stand at module level anywhere. Any other makes its module a heavy one, and a
 #: heavy module is imported inside the function that needs it.
-LIGHT = {"click", "google_crc32c"}
+LIGHT = {"click", "fastcrc"}
 
 OURS = "ckpttool"
 

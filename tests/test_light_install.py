@@ -49,7 +49,7 @@ def test_what_it_holds(light: Path) -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     names = {line.partition("==")[0].lower() for line in listing.stdout.splitlines()}
-    assert {"ckpttool", "click", "rich", "google-crc32c", "cramjam"} <= names
+    assert {"ckpttool", "click", "rich", "fastcrc", "cramjam"} <= names
     assert names & {"tensorflow", "numpy", "tf2onnx", "h5py", "ml-dtypes"} == set()
 
 

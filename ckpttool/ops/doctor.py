@@ -21,7 +21,7 @@ __all__ = ["Check", "DoctorResult", "Library", "LimitSetting", "doctor"]
 _LIBRARIES = (
     ("click", True, "every command"),
     ("rich", True, "explain on a terminal"),
-    ("google-crc32c", True, "checksums"),
+    ("fastcrc", True, "checksums"),
     ("cramjam", True, "compressed index blocks"),
     ("numpy", False, "values as arrays: ckpttool.open(…).read; average, edit --cast"),
     ("ml_dtypes", False, "bfloat16 and float8 values as arrays"),
