@@ -22,12 +22,13 @@ from ckpttool.conversion.stored import (
     INIT_SIGNATURE,
     SERVING,
     of_stored,
+    require_inputs,
     require_known_ops,
     sizes_of,
     wanted_signatures,
 )
 from ckpttool.conversion.training import is_setting, nothing_dropped, require_serving
-from ckpttool.errors import IncompleteError, NoGraphError
+from ckpttool.errors import IncompleteError, NoGraphError, UsageError
 from ckpttool.formats.graph_file import GraphFile, read_graph_file
 from ckpttool.formats.graphdef import Graph, Node
 from ckpttool.limits import Limits
@@ -63,6 +64,8 @@ def of_file(request: Request, path: str, values: str | None, limits: Limits) -> 
         NotFoundError: id ``tensor-not-found``. NoGraphError: id ``no-outputs``.
         RefusedError: id ``training-graph``.
         IncompleteError: id ``graph-without-values``.
+        UsageError: id ``input-missing``: an output needs more than the inputs that were named;
+            id ``signature-one``: of a graph file one signature is converted.
     """
     folder, base = os.path.split(path)
     with open_directory(folder or ".") as directory, closing(directory.open(base)) as file:
@@ -84,6 +87,7 @@ def of_file(request: Request, path: str, values: str | None, limits: Limits) -> 
         rates = found.rates(signs)
     allowed = request.allow_training_graph
     warnings = require_serving(path, signs, allowed=allowed, rates=rates)
+    found.require_fed()
     return Origin(
         "graph",
         path,
@@ -120,6 +124,11 @@ class _Chosen:
     def signature(self) -> Signature:
         names = self._request.signatures
         return Signature(names[0] if names else SERVING, self.inputs, self.outputs)
+
+    def require_fed(self) -> None:
+        """Check that every placeholder of what is computed is an input, fixed, or has a default."""
+        given = {split_tensor(port.tensor)[0] for port in self.inputs} | self._frozen.keys()
+        require_inputs(self._path, self.needed, given)
 
     def signs(self) -> tuple[Sign, ...]:
         """Signs of training in what is computed, but for what the inputs stand in for."""
@@ -210,7 +219,18 @@ class _Chosen:
         wanted = self._request.signatures
         if not self._signatures and not wanted:
             return None
-        return of_stored(wanted_signatures(wanted, self._signatures, self._path)[0])
+        chosen, *others = wanted_signatures(wanted, self._signatures, self._path)
+        if wanted and others:
+            raise UsageError(
+                f"{self._path} is converted one signature at a time",
+                why=f"{len(wanted)} are named, and only of a SavedModel several are kept",
+                hint=f"convert each to a result of its own: --signature {chosen.name}",
+                id="signature-one",
+            )
+        if others and not self._request.outputs:
+            names = ", ".join(one.name for one in others)
+            self.notes.append(f"only {chosen.name}: it also has {names}; --signature chooses")
+        return of_stored(chosen)
 
     def _asked(self, spec: PortSpec) -> Port:
         tensor = f"{spec.tensor}:{spec.index or 0}"

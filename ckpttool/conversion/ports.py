@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ckpttool.conversion.specs import port_text
+from ckpttool.errors import UsageError
 
-__all__ = ["Port", "Signature"]
+__all__ = ["Port", "Signature", "require_dtype", "require_shape"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +43,54 @@ class Signature:
     name: str
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+
+
+def require_dtype(name: str, has: str, asked: str | None) -> None:
+    """Check that a port is of the dtype that was asked for; None and ``""`` ask for none.
+
+    Raises:
+        UsageError: id ``port-dtype``.
+    """
+    if asked and asked != has:
+        raise UsageError(
+            f"{name} is not {asked}",
+            why=f"in the graph it is {has}",
+            hint="leave the dtype out, or give that one",
+            id="port-dtype",
+        )
+
+
+def require_shape(
+    name: str,
+    has: tuple[int | None, ...] | None,
+    asked: tuple[int | None, ...] | None,
+    *,
+    may_open: bool = False,
+) -> None:
+    """Check that a port may have the shape that was asked for: sizes that are open get one.
+
+    Args:
+        name: of the port.
+        has: its shape in the graph; None: any.
+        asked: None: nothing was.
+        may_open: a size that is fixed may become open.
+
+    Raises:
+        UsageError: id ``port-shape``.
+    """
+    if has is None or asked is None:
+        return
+    fits = len(has) == len(asked) and all(
+        a in {None, b} or (may_open and b is None) for a, b in zip(has, asked, strict=True)
+    )
+    if not fits:
+        raise UsageError(
+            f"{name} cannot have the shape {_sizes(asked)}",
+            why=f"in the graph it has {_sizes(has)}",
+            hint="give sizes only to dimensions that are open there (?)",
+            id="port-shape",
+        )
+
+
+def _sizes(shape: tuple[int | None, ...]) -> str:
+    return f"[{','.join('?' if size is None else str(size) for size in shape)}]"

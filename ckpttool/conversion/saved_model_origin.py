@@ -11,13 +11,16 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from ckpttool.conversion.assets import require_assets
+from ckpttool.conversion.branches import BranchNode, follow
 from ckpttool.conversion.job import Origin
-from ckpttool.conversion.ports import Port, Signature
+from ckpttool.conversion.ports import Port, Signature, require_dtype, require_shape
 from ckpttool.conversion.specs import PortSpec
 from ckpttool.conversion.stored import (
     INIT_SIGNATURE,
     SERVING,
     of_stored,
+    require_inputs,
     require_known_ops,
     wanted_signatures,
 )
@@ -57,9 +60,12 @@ def of_saved_model(request: Request, folder: str, limits: Limits) -> Origin:
     Raises:
         NotFoundError: ids ``signature-not-found``, ``model-input-unknown``,
             ``model-output-unknown``, ``tensor-not-found``.
+        UsageError: ids ``input-missing``, ``port-dtype``, ``port-shape``.
         NoGraphError: id ``no-outputs``: it has no signatures.
         RefusedError: id ``training-graph``.
-        IncompleteError: ids ``variables-missing``, ``graph-variables-missing``.
+        IncompleteError: ids ``variables-missing``, ``graph-variables-missing``,
+            ``asset-missing``.
+        UnsafeError: ids ``unsafe-path``, ``unsafe-link``: an asset lies elsewhere.
     """
     name = next(
         name for name in SAVED_MODEL_FILES if stat_path(os.path.join(folder, name)) is not None
@@ -75,6 +81,7 @@ def of_saved_model(request: Request, folder: str, limits: Limits) -> Origin:
         graph = meta.graph()
         require_known_ops(folder, {node.op for node in graph.all_nodes()}, graph)
         _require_variables(folder, meta, graph, limits)
+        require_assets(folder, (one.filename for one in meta.assets))
         signs = _training_signs(graph, chosen, any_switch=meta.objects is None)
         warnings = require_serving(folder, signs, allowed=request.allow_training_graph)
         notes: tuple[str, ...] = ()
@@ -85,6 +92,9 @@ def of_saved_model(request: Request, folder: str, limits: Limits) -> Origin:
             notes = (*notes, f"only {chosen[0].name}: --input and --output are of one signature")
         ports = _Ports(request, graph if meta.objects is None else None, folder)
         signatures = tuple(map(ports.of, chosen))
+        _require_frozen(request, chosen, folder, any_name=meta.objects is None)
+        if meta.objects is None:
+            _require_fed(request, graph, chosen, signatures, folder)
         return Origin("savedmodel", folder, folder, signatures, meta.tags, notes, warnings)
 
 
@@ -195,7 +205,8 @@ class _Ports:
         if not unknown:
             kept = [port.name for port in ports if port.name in asked or whole]
             order = kept if whole else list(asked)
-            return tuple(_as_asked(known[name], asked.get(name)) for name in order)
+            is_old = self._graph is not None
+            return tuple(_as_asked(known[name], asked.get(name), may_open=is_old) for name in order)
         if self._graph is None:
             raise _no_such_port(unknown[0], list(known), role, self._folder)
         topology = Topology(self._graph)
@@ -208,19 +219,65 @@ class _Ports:
         )
 
 
-def _as_asked(port: Port, spec: PortSpec | None) -> Port:
+def _as_asked(port: Port, spec: PortSpec | None, *, may_open: bool) -> Port:
+    """A port as it was asked for; ``may_open``: its fixed sizes may be any, too.
+
+    Raises:
+        UsageError: ids ``port-dtype``, ``port-shape``: it cannot be that.
+    """
     if spec is None:
         return port
+    require_dtype(port.name, port.dtype, spec.dtype)
+    require_shape(port.name, port.shape, spec.shape, may_open=may_open)
     shape = port.shape if spec.shape is None else spec.shape
-    return Port(spec.name, spec.dtype or port.dtype, shape, port.tensor)
+    return Port(spec.name, port.dtype, shape, port.tensor)
 
 
-def _no_such_port(name: str, known: Sequence[str], role: str, folder: str) -> NotFoundError:
+def _require_frozen(
+    request: Request, stored: Sequence[StoredSignature], folder: str, *, any_name: bool
+) -> None:
+    """Check that what is to be fixed is there; with ``any_name`` any placeholder may be meant."""
+    known = list(dict.fromkeys(port.name for one in stored for port in one.inputs))
+    unknown = [one.name for one in request.freeze if one.name not in known]
+    if unknown and not any_name:
+        raise _no_such_port(unknown[0], known, "input", folder, "--freeze-input")
+
+
+def _require_fed(
+    request: Request,
+    graph: Graph,
+    stored: Sequence[StoredSignature],
+    chosen: Sequence[Signature],
+    folder: str,
+) -> None:
+    """Check that the inputs are enough for the outputs: TensorFlow 1 finds out when it runs."""
+    topology = Topology(graph)
+    frozen = {one.name: one.value for one in request.freeze}
+    for own, signature in zip(stored, chosen, strict=True):
+        tensors = {port.name: port.tensor for port in (*own.inputs, *own.outputs)}
+        fixed = {split_tensor(tensors.get(name, name))[0]: one for name, one in frozen.items()}
+        inputs, outputs = (
+            [tensors.get(port.tensor, port.tensor) for port in ports]
+            for ports in (signature.inputs, signature.outputs)
+        )
+        given = {split_tensor(one)[0] for one in inputs} | fixed.keys()
+        known = {name: value for name, value in fixed.items() if isinstance(value, bool)}
+        nodes = (BranchNode(node.name, node.op, node.inputs) for node in graph.nodes)
+        dead = follow(nodes, known).dead if known else frozenset()
+        until = {*topology.of_names(given), *topology.of_names(dead)}
+        needed = topology.ancestors(topology.of_names(outputs), until=until)
+        alive = [topology.nodes[place] for place in sorted(needed)]
+        require_inputs(folder, (node for node in alive if node.name not in dead), given)
+
+
+def _no_such_port(
+    name: str, known: Sequence[str], role: str, folder: str, option: str = ""
+) -> NotFoundError:
     near = nearest(name, known)
     return NotFoundError(
         f"the signature of {folder} has no {role} {name}",
         why=f"it has {', '.join(known) or 'none'}",
-        hint=f"did you mean: --{role} {near[0]}" if near else "give one of those",
+        hint=f"did you mean: {option or f'--{role}'} {near[0]}" if near else "give one of those",
         id="model-input-unknown" if role == "input" else "model-output-unknown",
     )
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ckpttool.conversion.ports import Port, Signature
-from ckpttool.errors import NoGraphError, NotFoundError, UnsupportedError
-from ckpttool.formats.graphdef import Graph
+from ckpttool.errors import NoGraphError, NotFoundError, UnsupportedError, UsageError
+from ckpttool.formats.graphdef import Graph, Node
 from ckpttool.formats.metagraph import Signature as StoredSignature
 from ckpttool.formats.metagraph import TensorInfo
 from ckpttool.sources.tensorflow_ops import listed_version, unknown_ops
@@ -15,6 +15,7 @@ __all__ = [
     "INIT_SIGNATURE",
     "SERVING",
     "of_stored",
+    "require_inputs",
     "require_known_ops",
     "sizes_of",
     "wanted_signatures",
@@ -25,6 +26,8 @@ SERVING = "serving_default"
 INIT_SIGNATURE = "__saved_model_init_op"
 #: Operations that are spelled out in an error.
 _NAMED = 4
+#: What has no value but that which it is fed.
+_FED = {"Placeholder", "PlaceholderV2"}
 
 
 def wanted_signatures(
@@ -79,6 +82,27 @@ def of_stored(signature: StoredSignature, *, by_name: bool = False) -> Signature
 def sizes_of(shape: tuple[int, ...] | None) -> tuple[int | None, ...] | None:
     """A shape as it is stored, with None for a size that may be any."""
     return None if shape is None else tuple(None if size < 0 else size for size in shape)
+
+
+def require_inputs(path: str, needed: Iterable[Node], given: Collection[str]) -> None:
+    """Check that nothing has to be fed besides what is given.
+
+    Args:
+        path: of the graph, for the error.
+        needed: the nodes of what is computed.
+        given: operations that are inputs, or fixed.
+
+    Raises:
+        UsageError: id ``input-missing``: the result could not be run by anybody.
+    """
+    missing = [one.name for one in needed if one.op in _FED and one.name not in given]
+    if missing:
+        raise UsageError(
+            f"what is computed of {path} needs more inputs",
+            why=f"{', '.join(missing[:_NAMED])} would have to be fed, and is no input",
+            hint=f"add --input {missing[0]}, or fix it: --freeze-input {missing[0]}=VALUE",
+            id="input-missing",
+        )
 
 
 def require_known_ops(path: str, ops: set[str], graph: Graph) -> None:

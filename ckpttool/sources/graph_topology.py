@@ -6,7 +6,7 @@ a set of what it has seen, so cycles and a million nodes are plain data.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
 
 from ckpttool.formats.graphdef import Graph, Node
@@ -58,12 +58,16 @@ class Topology:
             if controls:
                 self.controls[place] = tuple(controls)
 
-    def ancestors(self, of: Iterable[int], *, controls: bool = True) -> set[int]:
-        """These nodes and everything that they need to run."""
+    def ancestors(
+        self, of: Iterable[int], *, controls: bool = True, until: Container[int] = ()
+    ) -> set[int]:
+        """These nodes and everything that they need to run; ``until`` those that need nothing."""
         seen = set(of)
         waiting = list(seen)
         while waiting:
             place = waiting.pop()
+            if place in until:
+                continue
             before = self.producers[place]
             if controls and place in self.controls:
                 before += self.controls[place]

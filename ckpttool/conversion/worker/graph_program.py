@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from ckpttool.conversion.ports import Port, Signature
+from ckpttool.conversion.ports import Port, Signature, require_dtype, require_shape
 from ckpttool.conversion.specs import NamedValue
 from ckpttool.conversion.worker.freezing import Computation, freeze
 from ckpttool.conversion.worker.graph_edit import operation
@@ -138,7 +138,7 @@ def complete(graph_def: Any, signature: Signature, path: str) -> Signature:  # n
 
     Raises:
         NotFoundError: id ``tensor-not-found``.
-        UsageError: id ``port-dtype``: another dtype was asked for.
+        UsageError: ids ``port-dtype``, ``port-shape``: another one was asked for.
     """
     names = [node.name for node in graph_def.node]
     graph = tf.Graph()
@@ -151,14 +151,9 @@ def complete(graph_def: Any, signature: Signature, path: str) -> Signature:  # n
         except (KeyError, ValueError):
             raise tensor_not_found(port.tensor, path, names) from None
         dtype = tensor.dtype.base_dtype.name
-        if port.dtype and port.dtype != dtype:
-            raise UsageError(
-                f"{port.name} is not {port.dtype}",
-                why=f"in the graph {port.tensor} is {dtype}",
-                hint="leave the dtype out, or give that one",
-                id="port-dtype",
-            )
+        require_dtype(port.name, dtype, port.dtype)
         known = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
+        require_shape(port.name, known, port.shape, may_open=True)
         return replace(port, dtype=dtype, shape=known if port.shape is None else port.shape)
 
     return Signature(

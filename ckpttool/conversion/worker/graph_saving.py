@@ -6,6 +6,7 @@ the names they had, parts of one as slices of it, so that an export can be refre
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import tensorflow as tf
 from tensorflow.core.framework import variable_pb2
 from tensorflow.python.framework.ops import get_from_proto_function
 
+from ckpttool.conversion.assets import asset_missing
 from ckpttool.conversion.ports import Port, Signature
 from ckpttool.conversion.worker.freezing import with_batch
 from ckpttool.conversion.worker.graph_edit import reachable, unique
@@ -27,9 +29,16 @@ __all__ = ["save_graph"]
 
 tf1 = tf.compat.v1
 
+#: What fills a table from a file, whose name is the second input.
+_FROM_FILES = {"InitializeTableFromTextFile", "InitializeTableFromTextFileV2"}
+
 
 def save_graph(program: GraphProgram, path: str, *, batch: int | None) -> None:
-    """Write the SavedModel of a program; ``path`` must not exist yet."""
+    """Write the SavedModel of a program; ``path`` must not exist yet.
+
+    Raises:
+        IncompleteError: id ``asset-missing``: a file that fills a table is not there.
+    """
     signatures = [with_batch(one, batch) for one in program.signatures]
     graph_def = _needed(program, signatures)
     graph = tf.Graph()
@@ -57,12 +66,41 @@ def save_graph(program: GraphProgram, path: str, *, batch: int | None) -> None:
                 session,
                 [tf.saved_model.SERVING],
                 {one.name: _definition(graph, one) for one in signatures},
+                assets_collection=_files(tables) or None,
                 main_op=main,
                 strip_default_attrs=True,
                 clear_devices=True,
                 saver=saver,
             )
             builder.save()
+
+
+def _files(initializers: Sequence[Any]) -> list[Any]:
+    """The names of the files that tables are filled from, as tensors: these go with the model."""
+    found = {}
+    waiting, seen = list(initializers), set(initializers)
+    while waiting:
+        operation = waiting.pop()
+        if operation.type in _FROM_FILES:
+            tensor = _constant(operation.inputs[1])
+            if tensor is not None:
+                found[tensor.name] = tensor
+        before = {*(one.op for one in operation.inputs), *operation.control_inputs} - seen
+        seen |= before
+        waiting += before
+    for name in sorted(found):
+        value = found[name].op.get_attr("value").string_val
+        path = value[0].decode("utf-8", "surrogateescape") if value else ""
+        if not os.path.isfile(path):
+            raise asset_missing("the graph", path)
+    return [found[name] for name in sorted(found)]
+
+
+def _constant(tensor: Any) -> Any:  # noqa: ANN401
+    """The constant behind a tensor; None: it is computed."""
+    while tensor.op.type == "Identity":
+        tensor = tensor.op.inputs[0]
+    return tensor if tensor.op.type == "Const" else None
 
 
 def _needed(program: GraphProgram, signatures: Sequence[Signature]) -> Any:  # noqa: ANN401

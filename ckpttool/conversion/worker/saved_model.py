@@ -13,7 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.saved_model.loader_impl import parse_saved_model
+from tensorflow.python.saved_model.loader_impl import (
+    get_asset_tensors,
+    get_init_op,
+    parse_saved_model,
+)
 
 from ckpttool.conversion.job import Job
 from ckpttool.conversion.ports import Port, Signature
@@ -111,15 +115,16 @@ def _by_v1(job: Job, reason: str) -> GraphProgram:
     session = new_session(graph)
     with graph.as_default():
         meta = tf1.saved_model.loader.load(session, list(job.origin.tags), job.origin.graph)
+        tables = _initializers(meta)
     graph_def = graph.as_graph_def()
     modernise(graph_def, meta.graph_def.versions.producer)
+    _place_assets(graph_def, get_asset_tensors(job.origin.graph, meta))
     readers = {}
     variables = {}
     for variable in graph_variables(graph_def, saved_names(graph_def)):
         readers[variable.node] = _reader(session, variable.node, variable.dtype, variable.is_handle)
         variables[variable.node] = variable
     values = LiveValues(readers)
-    tables = _initializers(meta)
     signatures = []
     frozen: list[NamedValue] = []
     for wanted in job.origin.signatures:
@@ -146,6 +151,15 @@ def _by_v1(job: Job, reason: str) -> GraphProgram:
         session.close,
         (said,) if reason else (),
     )
+
+
+def _place_assets(graph_def: Any, paths: Mapping[str, str]) -> None:  # noqa: ANN401
+    """Let the graph name its files where they are; the loader feeds these names instead."""
+    by_operation = {tensor.partition(":")[0]: path for tensor, path in paths.items()}
+    for node in graph_def.node:
+        if node.op == "Const" and node.name in by_operation:
+            path = tf.make_tensor_proto(by_operation[node.name])
+            node.attr["value"].tensor.CopyFrom(path)
 
 
 def _placed(wanted: Signature, stored: Any) -> Signature:  # noqa: ANN401
@@ -194,7 +208,9 @@ def _reader(session: Any, node: str, dtype: str, is_handle: bool) -> Callable[[]
 
 
 def _initializers(meta: Any) -> list[str]:  # noqa: ANN401
+    """What fills the tables of the loaded graph: as listed, else all that is run at loading."""
     name = "table_initializer"
-    if name not in meta.collection_def:
-        return []
-    return [one.partition(":")[0] for one in meta.collection_def[name].node_list.value]
+    if name in meta.collection_def:
+        return [one.partition(":")[0] for one in meta.collection_def[name].node_list.value]
+    main = get_init_op(meta)
+    return [] if main is None else [main.name.partition(":")[0]]
