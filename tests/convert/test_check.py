@@ -257,6 +257,19 @@ def test_inputs_keep_to_the_ranges_and_sizes_that_the_graph_wants(
         assert all((again[name] == array).all() for name, array in feeds.items()), "seeded"
 
 
+def test_what_picks_along_another_axis_keeps_to_that(tmp_path: Path) -> None:
+    with tf.Graph().as_default() as graph:
+        table = tf.constant(np.ones((9, 3, 5), np.float32))
+        for name, axis in (("of_3", 1), ("of_5", -1)):
+            ids = tf.compat.v1.placeholder(tf.int32, [None], name=name)
+            tf.gather(table, ids, axis=axis, name=f"{name}_picked")
+    tf.compat.v1.train.write_graph(graph, str(tmp_path), "graph.pb", as_text=False)
+    for name, last in (("of_3", 2), ("of_5", 4)):
+        given = {"inputs": [name], "outputs": [f"{name}_picked"]}
+        with open_program(tmp_path / "graph.pb", **given) as program:
+            assert feed(program.functions[0], 100)[name].max() == last
+
+
 @pytest.mark.parametrize("name", ["Picture", "Pair"])
 def test_a_size_that_the_graph_takes_is_found(name: str, mine: Path, tmp_path: Path) -> None:
     assert converted(of_mine(mine, name, tmp_path / "export")).check.state == "passed"
@@ -640,13 +653,14 @@ def test_batches_are_cut_filled_up_and_put_together() -> None:
     def run(feeds: Mapping[str, Any]) -> dict[str, Any]:
         seen.append(feeds["x"].shape)
         scaled = feeds["x"] * feeds["scale"]
-        return {"rows": scaled, "flat": scaled.ravel()}
+        return {"rows": scaled, "flat": scaled.ravel(), "mean": np.mean(scaled)}
 
     for rows in range(1, 10):
         x = np.arange(rows * 2.0).reshape(rows, 2)
         found = run_in_batches(run, ports, {"x": x, "scale": np.float32(3)})
         assert found["rows"].tolist() == (x * 3).tolist()
         assert found["flat"].tolist() == (x * 3).ravel().tolist()
+        assert found["mean"].shape == (() if rows == 4 else (-(-rows // 4),)), "one a batch"
         assert is_filled_up(ports, {"x": x, "scale": np.float32(3)}) == (rows % 4 > 0)
     assert set(seen) == {(4, 2)}
 

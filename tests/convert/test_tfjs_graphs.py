@@ -116,6 +116,17 @@ def integers(x: Any) -> Any:
     return (whole - 3) // 2 * 10 + (whole - 5) % 3
 
 
+def complex_numbers(x: Any) -> Any:
+    product = x * x
+    return tf.concat([tf.math.real(product), tf.math.imag(product)], 1)
+
+
+def nothing_but_a_constant(x: Any) -> Any:
+    """Whoever disposes of the output must not dispose of the weight: it is run more than once."""
+    del x
+    return tf.constant([1.0, 2.0])
+
+
 def hashed(x: Any) -> Any:
     return tf.strings.to_hash_bucket_fast(x, 1000)
 
@@ -124,12 +135,14 @@ NEW: tuple[Callable[[Any], Any], ...] = (
     asserted,
     body_that_gives_named_outputs,
     branches_that_give_two_outputs_of_one_operation,
+    complex_numbers,
     condition,
     hashed,
     integers,
     list_that_only_its_last_element_is_read_of,
     loop_in_a_loop_that_fills_a_list,
     no_weights,
+    nothing_but_a_constant,
     pictures,
     product_of_batches,
     softsign,
@@ -137,7 +150,7 @@ NEW: tuple[Callable[[Any], Any], ...] = (
     wide_floats,
 )
 OLD: tuple[Callable[[Any], Any], ...] = (condition, recurrent_of_tensorflow_1)
-INPUTS = {"hashed": (tf.string, [None])}
+INPUTS = {"hashed": (tf.string, [None]), "complex_numbers": (tf.complex64, [None, 4])}
 
 
 def graph_of(folder: Path, build: Callable[[Any], Any], *, old: bool = False) -> Path:
@@ -195,6 +208,23 @@ def test_an_operation_that_it_does_not_have_is_named(tmp_path: Path) -> None:
     assert error.id == "tfjs-op-unknown"
     assert "MatrixInverse" in error.why
     assert "inverse" in error.why
+
+
+def test_an_operation_that_it_has_and_that_fails_is_refused(tmp_path: Path) -> None:
+    error = refusal(tmp_path, lambda x: tf.bitwise.bitwise_and(tf.cast(x, tf.int32), 3))
+    assert error.id == "tfjs-op-unknown"
+    assert "BitwiseAnd" in error.why
+
+
+def test_a_convolution_in_groups_is_refused(tmp_path: Path) -> None:
+    def build(x: Any) -> Any:
+        picture = tf.reshape(x, [-1, 1, 1, 4])
+        return tf.nn.conv2d(picture, _constant(1, 1, 2, 6), 1, "SAME", name="grouped")
+
+    error = refusal(tmp_path, build)
+    assert error.id == "tfjs-op-unknown"
+    assert "grouped" in error.why
+    assert "groups" in error.hint
 
 
 def test_a_list_that_a_branch_fills_is_refused(tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ def run_in_batches(
             the same for every batch.
 
     Returns:
-        The outputs, those of the batches one after the other.
+        The outputs, those of the batches one after the other; of an output without
+        dimensions one number a batch.
     """
     import numpy as np
 
@@ -46,7 +47,7 @@ def run_in_batches(
         parts.append(run(piece))
     added = -count % size
     parts[-1] = {name: _without(array, added, size) for name, array in parts[-1].items()}
-    return {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
+    return {name: np.concatenate([np.atleast_1d(one[name]) for one in parts]) for name in parts[0]}
 
 
 def is_filled_up(ports: Sequence[Port], feeds: Mapping[str, np.ndarray]) -> bool:

@@ -38,6 +38,10 @@ _CARRIERS = {"Identity", "Enter", "Switch"}
 #: What takes a reference and gives one → the same for a value.
 _OF_REFERENCES = {"RefSwitch": "Switch", "RefEnter": "Enter", "RefIdentity": "Identity"}
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+#: What keeps a function from being inlined: that it may be replaced by another implementation
+#: (grappler/optimizers/implementation_selector.h), that it is to be compiled as a whole, as
+#: Keras has it with convolutions in groups, or simply that somebody said so.
+_KEPT_WHOLE = ("api_implements", "_XlaMustCompile", "_XlaCompile", "_noinline")
 #: What changes a variable (core/ops/{state,resource_variable,training,stateful_random}_ops.cc);
 #: ScatterNd, and what begins with Tensor, makes a new tensor instead.
 _CHANGES = re.compile(
@@ -132,11 +136,11 @@ def _inlined(graph: Any, signature: Signature) -> Any:  # noqa: ANN401
 
     for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
         for node in nodes:
-            node.attr.pop("_lower_using_switch_merge", None)
+            for name in ("_lower_using_switch_merge", *_KEPT_WHOLE):
+                node.attr.pop(name, None)
     for function in graph.library.function:
-        # Says that it may be replaced by another implementation, which keeps it from being
-        # inlined (tensorflow/core/grappler/optimizers/implementation_selector.h).
-        function.attr.pop("api_implements", None)
+        for name in _KEPT_WHOLE:
+            function.attr.pop(name, None)
     meta = meta_graph_pb2.MetaGraphDef()
     meta.graph_def.CopyFrom(graph)
     wanted = meta.collection_def["train_op"].node_list

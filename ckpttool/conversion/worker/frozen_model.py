@@ -48,4 +48,6 @@ def save_frozen(functions: Sequence[Function], path: str, *, batch: int | None =
     signatures = {one.signature.name: concrete(one.frozen(batch=batch)) for one in functions}
     module = tf.Module()
     module.held = list(signatures.values())
-    tf.saved_model.save(module, path, signatures=signatures)
+    # Of what serves no gradients are needed, and those of int8 layers could not be saved.
+    options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+    tf.saved_model.save(module, path, signatures=signatures, options=options)

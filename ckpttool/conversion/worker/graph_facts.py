@@ -79,7 +79,8 @@ def _rows(frozen: Frozen) -> dict[str, int]:
         if node.op not in _LOOKUPS:
             continue
         table, indices = node.input[_LOOKUPS[node.op]], node.input[1 - _LOOKUPS[node.op]]
-        size = _size(table, nodes, frozen, is_depth=node.op == "OneHot")
+        axis = _constant(node.input[2], nodes) if node.op == "GatherV2" else 0
+        size = _size(table, nodes, frozen, is_depth=node.op == "OneHot", axis=axis)
         if not size:
             continue
         for name in _inputs_of(indices, nodes, inputs):
@@ -105,22 +106,41 @@ def _inputs_of(tensor: str, nodes: Mapping[str, Any], inputs: Mapping[str, str])
             waiting += [split(one)[0] for one in node.input[:several]]
 
 
-def _size(tensor: str, nodes: Mapping[str, Any], frozen: Frozen, *, is_depth: bool) -> int:
-    """The rows of a table, or the depth that a constant says; 0 where neither is known."""
+def _size(
+    tensor: str, nodes: Mapping[str, Any], frozen: Frozen, *, is_depth: bool, axis: int | None
+) -> int:
+    """The places along an axis of a table, or a constant's depth; 0 where neither is known."""
+    if is_depth:
+        return _constant(tensor, nodes) or 0
+    name = _origin(tensor, nodes)
+    node = nodes.get(name)
+    if name in frozen.weights:
+        shape = frozen.weights[name].shape
+    elif node is not None and node.op == "Const":
+        dims = node.attr["value"].tensor.tensor_shape.dim
+        shape = tuple(dim.size for dim in dims)
+    else:
+        return 0
+    return shape[axis] if axis is not None and -len(shape) <= axis < len(shape) else 0
+
+
+def _constant(tensor: str, nodes: Mapping[str, Any]) -> int | None:
+    """The number that a constant is; None where it is none."""
+    node = nodes.get(_origin(tensor, nodes))
+    if node is None or node.op != "Const":
+        return None
+    array = tf.make_ndarray(node.attr["value"].tensor)
+    return int(array) if array.ndim == 0 else None
+
+
+def _origin(tensor: str, nodes: Mapping[str, Any]) -> str:
+    """The operation behind a tensor, past identities."""
     name = split(tensor)[0]
     node = nodes.get(name)
     while node is not None and node.op == "Identity":
         name = split(node.input[0])[0]
         node = nodes.get(name)
-    if name in frozen.weights:
-        shape = frozen.weights[name].shape
-        return shape[0] if shape and not is_depth else 0
-    if node is None or node.op != "Const":
-        return 0
-    array = tf.make_ndarray(node.attr["value"].tensor)
-    if is_depth:
-        return int(array) if array.ndim == 0 else 0
-    return int(array.shape[0]) if array.ndim else 0
+    return name
 
 
 def _all_nodes(graph: Any) -> Iterator[Any]:  # noqa: ANN401

@@ -14,13 +14,14 @@ from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework.composite_tensor import CompositeTensor
 from tensorflow.python.util.nest import flatten_with_joined_string_paths
 
 from ckpttool.conversion.ports import Port
 from ckpttool.conversion.request import Request
 from ckpttool.conversion.specs import NamedValue, PortSpec
 from ckpttool.conversion.worker.traced_program import TracedFunction, constant_of, traced
-from ckpttool.errors import NotFoundError, UsageError
+from ckpttool.errors import NotFoundError, UnsupportedError, UsageError
 
 __all__ = ["Entry", "entries", "trace_all", "zeros_for"]
 
@@ -33,13 +34,15 @@ class Entry:
 
     Attributes:
         name: of the signature.
-        inputs: ports with dtype and shape; empty where the model does not say.
+        inputs: ports with dtype and shape.
+        tells: whether the model says what they are; some are called with nothing.
         body: tensors in the order of the inputs → outputs by name.
     """
 
-    def __init__(self, name: str, inputs: Sequence[Port], body: Callable[..., Any]) -> None:
+    def __init__(self, name: str, inputs: Sequence[Port] | None, body: Callable[..., Any]) -> None:
         self.name = name
-        self.inputs = tuple(inputs)
+        self.inputs = tuple(inputs or ())
+        self.tells = inputs is not None
         self.body = body
 
 
@@ -49,12 +52,13 @@ def entries(model: Any, request: Request) -> list[Entry]:  # noqa: ANN401
     Raises:
         UsageError: id ``model-inputs``: it does not say its inputs, and neither do you.
         NotFoundError: ids ``signature-not-found``, ``model-input-unknown``.
+        UnsupportedError: id ``sparse-port``.
     """
     found = _of_keras(model) if is_keras(model) else _of_module(model)
-    if request.inputs and not any(one.inputs for one in found):
+    if request.inputs and not any(one.tells for one in found):
         found = [Entry(_SERVING, [_port(spec) for spec in request.inputs], _flat(model))]
     found = _chosen(found, request.signatures)
-    if not found or not all(one.inputs for one in found):
+    if not found or not all(one.tells for one in found):
         raise UsageError(
             "it is not known what the model is called with",
             why="it has no inputs of its own, and no tf.function with an input_signature",
@@ -69,6 +73,8 @@ def trace_all(found: Sequence[Entry], outputs: Sequence[PortSpec]) -> list[Trace
 
     Raises:
         NotFoundError: id ``model-output-unknown``.
+        UsageError: id ``model-outputs``: it gives what is no tensor, or two of one name.
+        UnsupportedError: id ``sparse-port``.
     """
     functions = [traced(one.name, one.inputs, _named(one.body)) for one in found]
     return [_only(one, outputs) for one in functions] if outputs else functions
@@ -98,7 +104,7 @@ def is_keras(model: Any) -> bool:  # noqa: ANN401
 def _of_keras(model: Any) -> list[Entry]:  # noqa: ANN401
     tensors = getattr(model, "inputs", None)
     if not tensors:
-        return [Entry(_SERVING, (), _flat(model))]
+        return [Entry(_SERVING, None, _flat(model))]
     ports = [
         Port(one.name.partition(":")[0], tf.as_dtype(one.dtype).name, _sizes(one.shape))
         for one in tensors
@@ -158,7 +164,7 @@ def _of_module(model: Any) -> list[Entry]:  # noqa: ANN401
             continue
         found.append(Entry(name, _of_signature(signature), _packed(function, signature)))
     if not found and callable(model):
-        return [Entry(_SERVING, (), _flat(model))]
+        return [Entry(_SERVING, None, _flat(model))]
     for one in found:
         if one.name == "__call__" or len(found) == 1:
             one.name = _SERVING
@@ -168,6 +174,9 @@ def _of_module(model: Any) -> list[Entry]:  # noqa: ANN401
 def _of_signature(signature: Any) -> list[Port]:  # noqa: ANN401
     """The inputs of a ``tf.function``, however they are nested; of a dict by their keys."""
     pairs = flatten_with_joined_string_paths(signature, separator="/")
+    for path, spec in pairs:
+        if not isinstance(spec, tf.TensorSpec):
+            raise _composite("input", f"input {path}", type(spec).__name__)
     keys = [path.rpartition("/")[2] for path, _ in pairs]
     names = [
         spec.name or (key if not key.isdecimal() else "input" if len(pairs) == 1 else f"input_{at}")
@@ -262,18 +271,62 @@ def _port(spec: PortSpec) -> Port:
 
 
 def _named(body: Callable[..., Any]) -> Callable[..., Mapping[str, Any]]:
-    """The same, with its outputs by name: of a dict its keys, else ``output``, ``output_1``."""
+    """The same, with its outputs by name: of a dict its keys, else ``output``, ``output_1``.
+
+    What is None is no output: some models have a place for what they give in training only.
+    """
 
     def named(*tensors: Any) -> Mapping[str, Any]:  # noqa: ANN401
         result = body(*tensors)
         if isinstance(result, Mapping):
-            return {path: tf.convert_to_tensor(tensor) for path, tensor in _paths(result)}
-        parts = tf.nest.flatten(result)
-        if len(parts) == 1:
-            return {"output": tf.convert_to_tensor(parts[0])}
-        return {f"output_{at}": tf.convert_to_tensor(one) for at, one in enumerate(parts)}
+            found = [(path, one) for path, one in _paths(result) if one is not None]
+        else:
+            parts = [one for one in tf.nest.flatten(result) if one is not None]
+            names = ["output"] if len(parts) == 1 else [f"output_{at}" for at in range(len(parts))]
+            found = list(zip(names, parts, strict=True))
+        _require_outputs([name for name, _ in found])
+        return {name: _dense(name, one) for name, one in found}
 
     return named
+
+
+def _require_outputs(names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if names and not twice:
+        return
+    raise UsageError(
+        f"two outputs of the model are called {twice[0]}" if twice else "the model gives nothing",
+        why="an output of a dict in a dict is called by both keys: OUTER/INNER"
+        if twice
+        else "all that it returns is None",
+        hint="return a dict with a name of its own for each",
+        id="model-outputs",
+    )
+
+
+def _dense(name: str, value: Any) -> Any:  # noqa: ANN401
+    """An output as a tensor."""
+    if isinstance(value, CompositeTensor):
+        raise _composite("output", name, type(value).__name__)
+    try:
+        return tf.convert_to_tensor(value)
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"the output {name} of the model is no tensor",
+            why=f"it is a {type(value).__name__}: {' '.join(str(error).split())[:200]}",
+            hint="return tensors, in a dict, a list or alone",
+            id="model-outputs",
+        ) from None
+
+
+def _composite(role: str, name: str, kind: str) -> UnsupportedError:
+    """The refusal of a sparse or ragged tensor, which is several in one."""
+    return UnsupportedError(
+        f"an {role} of the model is no plain tensor",
+        why=f"{name} is a {kind.removesuffix('Spec')}, made of several, which no target takes",
+        hint="make it dense in the model: tf.sparse.to_dense, or to_tensor of what is ragged",
+        id="sparse-port",
+    )
 
 
 def _paths(result: Any, above: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401

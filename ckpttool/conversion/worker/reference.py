@@ -84,9 +84,10 @@ def record(program: Program, folder: str, request: Request) -> tuple[tuple[Case,
         except Exception as error:  # noqa: BLE001 - TensorFlow's errors are of every class
             traceback.print_exc()
             said = " ".join(str(error).split())[:300]
-            which = "made-up inputs" if data is None else "these inputs"
+            is_made_up = data is None and name not in measured
+            which = "made-up inputs" if is_made_up else "these inputs"
             reasons.append(f"the signature {name} does not take {which} ({said})")
-            if data is None:
+            if is_made_up:
                 reasons[-1] += "; give it real ones: --check-data FILE.npz"
             continue
         if _differ(runs[0].outputs, again):

@@ -77,7 +77,8 @@ function ports(tensors, signature) {
 function elements(dtype, file) {
   const data = bytesOf(file);
   switch (dtype) {
-    case 'float32': return new Float32Array(data);
+    case 'float32':
+    case 'complex64': return new Float32Array(data);
     case 'int32': return new Int32Array(data);
     case 'bool': return new Uint8Array(data);
     case 'string': {
@@ -98,6 +99,10 @@ function tensorOf({dtype, shape, file}) {
   const values = elements(dtype, file);
   if (dtype === 'string' && shape.length === 0) {
     return tf.scalar(values[0], 'string');
+  }
+  if (dtype === 'complex64') { // pairs of a real and an imaginary part
+    const part = (at) => tf.tensor(values.filter((_, place) => place % 2 === at), shape);
+    return tf.complex(part(0), part(1));
   }
   return tf.tensor(values, shape, dtype);
 }

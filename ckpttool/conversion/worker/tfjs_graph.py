@@ -15,6 +15,7 @@ import tensorflow as tf
 from ckpttool.conversion.ports import Port, Signature
 from ckpttool.conversion.tfjs_ops import js_ops, js_version
 from ckpttool.conversion.tfjs_weights import js_dtype
+from ckpttool.conversion.worker.graph_edit import operation, unique
 from ckpttool.conversion.worker.program import Frozen, Weight
 from ckpttool.conversion.worker.tfjs_functions import name_constants, name_functions
 from ckpttool.conversion.worker.tfjs_loops import keep_items
@@ -33,6 +34,7 @@ __all__ = ["JsGraph", "Texts", "js_graph"]
 _OPTIMIZERS = ("debug_stripper", "constfold", "dependency", "pruning")
 #: Operations, or nodes, that are spelled out in an error or warning.
 _NAMED = 5
+_CONVOLUTIONS = {"Conv2D", "Conv3D"}
 _NORMS = {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}
 #: Arithmetic whose result may be too large for int32 where its operands are not.
 _GROWING = {"Add", "AddN", "AddV2", "Cumprod", "Cumsum", "Mul", "Pow", "Prod", "Sub", "Sum"}
@@ -94,6 +96,8 @@ def js_graph(frozen: Frozen) -> JsGraph:
             ``dtype-not-representable``: TensorFlow.js could not run it.
     """
     graph = _optimised(frozen)
+    _require_whole_convolutions(frozen)
+    _pass_constants_on(graph, frozen.signature)
     used = {node.name for node in graph.node}
     outside = {name: one for name, one in frozen.weights.items() if name in used}
     for nodes in _node_lists(graph):
@@ -156,6 +160,47 @@ def _node_lists(graph: Any) -> Iterator[Any]:  # noqa: ANN401
 def _all_nodes(graph: Any) -> Iterator[Any]:  # noqa: ANN401
     for nodes in _node_lists(graph):
         yield from nodes
+
+
+def _pass_constants_on(graph: Any, signature: Signature) -> None:  # noqa: ANN401
+    """Put an identity behind every output that is a constant.
+
+    A page disposes of the outputs that it got; that would be the weight itself.
+    """
+    ends = {operation(port.tensor) for port in signature.outputs}
+    taken = {node.name for node in graph.node}
+    for node in list(graph.node):
+        if node.op == "Const" and node.name in ends:
+            name = node.name
+            node.name = unique(f"{name}/value", taken)
+            identity = graph.node.add()
+            identity.name, identity.op = name, "Identity"
+            identity.input.append(node.name)
+            identity.attr["T"].type = node.attr["dtype"].type
+
+
+def _require_whole_convolutions(frozen: Frozen) -> None:
+    """Check that a kernel of a convolution takes all channels: TensorFlow.js knows no groups."""
+    if not any(node.op in _CONVOLUTIONS for node in _all_nodes(frozen.graph)):
+        return
+    graph = tf.Graph()
+    with graph.as_default():
+        tf.graph_util.import_graph_def(frozen.graph, name="")
+    grouped = []
+    for one in graph.get_operations():
+        if one.type in _CONVOLUTIONS:
+            data, kernel = (tensor.shape for tensor in one.inputs)
+            last = one.get_attr("data_format").decode().endswith("C")
+            channels = data[-1 if last else 1] if data.rank else None
+            if channels and kernel.rank and kernel[-2] not in {None, channels}:
+                grouped.append(one.name)
+    if grouped:
+        raise UnsupportedError(
+            f"the signature {frozen.signature.name} cannot run in TensorFlow.js",
+            why=f"{js_version()} has no convolution in groups ({_some(grouped)})",
+            hint="build the model with groups=1, or one convolution for each group",
+            id="tfjs-op-unknown",
+        )
 
 
 def _require_ops(graph: Any, name: str) -> None:  # noqa: ANN401

@@ -23,6 +23,7 @@ _TENSOR_LIST = re.compile(r"TensorList\w+' op requires element_shape to be stati
 _LISTS_FAILED = "Lowering tensor list ops is failed"
 _NO_16X8 = re.compile(r"Quantization to 16x8-bit not yet supported for op: '(\w+)'")
 _NO_FLEX_HERE = "Select TensorFlow op(s)"
+_NOT_MEASURED = re.compile(r"should be recorded during calibration: Failed for tensor (\S+)")
 #: MLIR's words for dtypes that few operations of TensorFlow Lite compute with.
 _RARE = {"f64": "float64", "bf16": "bfloat16", "f16": "float16", "i8": "int8", "i16": "int16"}
 _FIRST_DTYPE = re.compile(r": \(tensor<(?:[\d?x*]*x)?([a-z]+\d+)>")
@@ -72,10 +73,20 @@ def explained(error: Exception, settings: Settings, *, has_open_batch: bool) -> 
             hint="use --quantize dynamic-int8, which measures nothing",
             id="tflite-flex-measured",
         )
+    if unmeasured := _NOT_MEASURED.search(text):
+        return UnsupportedError(
+            f"the model cannot be quantised to {settings.quantize}",
+            why=f"TensorFlow's quantiser did not measure {unmeasured[1]}: of integers it keeps no "
+            "range",
+            hint="use --quantize int8 or dynamic-int8",
+            id="tflite-16x8",
+        )
     said = [one.error_message for one in records if one.error_message] or [text]
     return ConversionError(
         "TensorFlow Lite's converter failed",
         why=f"{type(error).__name__}: {_first_line(said[0])[:500]}",
+        hint="convert it --to savedmodel or onnx, which have other operations",
+        id="tflite-failed",
     )
 
 

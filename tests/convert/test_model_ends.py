@@ -1,0 +1,176 @@
+"""What goes into a model of a person's own and comes out of it: all of it, or a refusal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckpttool.errors import CkpttoolError
+from tests.support.converting import feed, open_program, run_frozen
+
+np = pytest.importorskip("numpy")
+tf = pytest.importorskip("tensorflow")
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+
+CODE = """\
+import keras
+import tensorflow as tf
+
+
+class Model(tf.Module):
+    def __init__(self):
+        self.weights = tf.Variable([[1.0, 2.0], [3.0, 4.0]], name="weights")
+
+
+def numbers(name):
+    return tf.TensorSpec([None, 2], tf.float32, name=name)
+
+
+class WithNone(Model):
+    @tf.function(input_signature=[numbers("x")])
+    def __call__(self, x):
+        return {"y": x @ self.weights, "loss": None, "more": [None, x]}
+
+
+class Tuple(Model):
+    @tf.function(input_signature=[numbers("x")])
+    def __call__(self, x):
+        return x @ self.weights, None
+
+
+class Nothing(Model):
+    @tf.function(input_signature=[numbers("x")])
+    def __call__(self, x):
+        return {"loss": None}
+
+
+class Twice(Model):
+    @tf.function(input_signature=[numbers("x")])
+    def __call__(self, x):
+        return {"a/b": x @ self.weights, "a": {"b": x}}
+
+
+class Odd(Model):
+    @tf.function(input_signature=[numbers("x")])
+    def __call__(self, x):
+        return {"y": x @ self.weights, "words": tf.data.Dataset.range(3)}
+
+
+class Sparse(Model):
+    @tf.function(input_signature=[numbers("x")])
+    def __call__(self, x):
+        return {"y": x @ self.weights, "some": tf.sparse.from_dense(x)}
+
+
+class Ragged(Model):
+    @tf.function(input_signature=[tf.RaggedTensorSpec([None, None], tf.float32)])
+    def __call__(self, rows):
+        return rows.to_tensor(shape=[None, 2]) @ self.weights
+
+
+class Alone(Model):
+    @tf.function(input_signature=[])
+    def __call__(self):
+        return self.weights * 2
+
+
+class Whole(Model):
+    @tf.function(jit_compile=True, experimental_attributes={"_noinline": True})
+    def product(self, x):
+        return x @ self.weights
+
+    @tf.function(input_signature=[numbers("x")])
+    def __call__(self, x):
+        return self.product(x)
+
+
+@tf.custom_gradient
+def doubled(x, scale):
+    return x * tf.cast(scale, tf.float32), lambda up: (up, None)
+
+
+class Gradient(Model):
+    def __init__(self):
+        super().__init__()
+        self.scale = tf.Variable(tf.constant(2, tf.int8), name="scale")
+
+    @tf.function(input_signature=[numbers("x")])
+    def __call__(self, x):
+        return doubled(x @ self.weights, self.scale.read_value())
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("ends")
+    (made / "ends.py").write_text(CODE)
+    space: dict[str, Any] = {}
+    exec(CODE, space)
+    for name in ("Alone", "Gradient"):
+        tf.train.Checkpoint(space[name]()).write(str(made / name))
+    return made
+
+
+def opened(folder: Path, name: str) -> Any:
+    checkpoint = folder / (name if name == "Gradient" else "Alone")
+    return open_program(checkpoint, model=f"{folder / 'ends.py'}:{name}")
+
+
+def test_what_is_none_is_no_output(folder: Path) -> None:
+    with opened(folder, "WithNone") as program:
+        (function,) = program.functions
+        assert {port.name for port in function.signature.outputs} == {"more/1", "y"}
+    with opened(folder, "Tuple") as program:
+        assert [port.name for port in program.functions[0].signature.outputs] == ["output"]
+
+
+@pytest.mark.parametrize(
+    ("name", "id", "exit_code", "said"),
+    [
+        ("Nothing", "model-outputs", 2, "the model gives nothing"),
+        ("Twice", "model-outputs", 2, "called a/b"),
+        ("Odd", "sparse-port", 12, "words"),
+        ("Sparse", "sparse-port", 12, "some is a SparseTensor"),
+        ("Ragged", "sparse-port", 12, "RaggedTensor"),
+    ],
+)
+def test_what_cannot_be_an_end_is_refused_by_name(
+    name: str, id: str, exit_code: int, said: str, folder: Path
+) -> None:
+    with pytest.raises(CkpttoolError) as caught, opened(folder, name):
+        pass
+    assert (caught.value.id, caught.value.exit_code) == (id, exit_code)
+    assert said in f"{caught.value.what}: {caught.value.why}"
+
+
+def test_a_function_that_takes_nothing(folder: Path) -> None:
+    with opened(folder, "Alone") as program:
+        (function,) = program.functions
+        assert function.signature.inputs == ()
+        assert run_frozen(function.frozen(), {})["output"].tolist() == [[2, 4], [6, 8]]
+
+
+def test_a_function_that_is_to_be_compiled_as_a_whole_is_looked_into(folder: Path) -> None:
+    """So Keras has convolutions in groups: no converter knows a call of such a function."""
+    with opened(folder, "Whole") as program:
+        (function,) = program.functions
+        frozen = function.frozen()
+        assert not [node for node in frozen.graph.node if "Call" in node.op]
+        feeds = feed(function)
+        np.testing.assert_allclose(
+            run_frozen(frozen, feeds)["output"], function.run(feeds)["output"], rtol=1e-5
+        )
+
+
+def test_gradients_are_not_saved_for_a_converter(folder: Path, tmp_path: Path) -> None:
+    """Those of int8 layers of Keras take what cannot be saved."""
+    from ckpttool.conversion.worker.frozen_model import save_frozen
+
+    with opened(folder, "Gradient") as program:
+        save_frozen(program.functions, str(tmp_path / "frozen"))
+    given = tf.constant([[1.0, 1.0]])
+    found = tf.saved_model.load(str(tmp_path / "frozen")).signatures["serving_default"](x=given)
+    assert found["output"].numpy().tolist() == [[8.0, 12.0]]
