@@ -13,20 +13,30 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from ckpttool import errors
 from ckpttool.conversion.log_file import FIRST_LINE
 from ckpttool.conversion.wire import decode, encode
-from ckpttool.errors import CkpttoolError, ConversionError, LimitError, UsageError
+from ckpttool.errors import (
+    CkpttoolError,
+    ConversionError,
+    LimitError,
+    NoSpaceError,
+    UsageError,
+)
 from ckpttool.limits import Limits
 from ckpttool.policy.words import duration
 
 if TYPE_CHECKING:
     import subprocess
 
-__all__ = ["Answer", "Bounds", "Failure", "RunTask", "last_lines", "run_task"]
+__all__ = ["UNWRITTEN", "Answer", "Bounds", "Failure", "RunTask", "last_lines", "run_task"]
+
+#: How a child ends that has an answer, and no room on the disk to write it.
+UNWRITTEN = 41
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 #: Runs the worker whatever ``sys.path`` is, without putting anything before the library.
@@ -128,7 +138,7 @@ def run_task(
         CkpttoolError: whatever the task raised, of the same class and id.
         ConversionError: ids ``converter-timeout``, ``converter-died``; its log says more. Also
             one that prints without end.
-        LimitError: id ``converter-memory``.
+        LimitError: id ``converter-memory``. NoSpaceError: the disk is full.
     """
     import subprocess  # what is converted without a child does without this too
 
@@ -259,6 +269,8 @@ def _read(path: str, code: int, log: str) -> dict[str, Any]:
             data = file.read(_ANSWER_BYTES + 1)
         os.unlink(path)
     except FileNotFoundError:
+        if code == UNWRITTEN:
+            raise _no_room(path) from None
         raise _died(_exit_words(code), log) from None
     if code != 0:
         raise _died(_exit_words(code), log)
@@ -287,6 +299,17 @@ def _exit_words(code: int) -> str:
         return f"it died of {signal.Signals(-code).name}"
     except ValueError:  # most real-time signals have no name
         return f"it died of signal {-code}"
+
+
+def _no_room(answer: str) -> NoSpaceError:
+    """The error of a disk that is full; what of the answer fits there goes."""
+    with suppress(FileNotFoundError):
+        os.unlink(f"{answer}~")
+    return NoSpaceError(
+        "the conversion does not fit on the disk",
+        why=f"there is no room in {os.path.dirname(os.path.abspath(answer))}",
+        hint="free some space, or write to another disk",
+    )
 
 
 def _died(why: str, log: str) -> ConversionError:

@@ -171,6 +171,8 @@ class Staging:
         names = {
             os.path.abspath(made) + os.sep: os.path.join(os.path.abspath(self._folder), ""),
             made: shown,
+            os.path.dirname(made): self._folder,
+            os.path.abspath(self.scratch): os.path.abspath(self._folder),
         }
         for place, own in names.items():
             error.what = error.what.replace(place, own)

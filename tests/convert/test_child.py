@@ -23,6 +23,7 @@ from ckpttool.errors import (
     ConversionError,
     ConverterMissingError,
     LimitError,
+    NoSpaceError,
     UnsupportedError,
 )
 from ckpttool.limits import Limits
@@ -118,6 +119,15 @@ def test_a_child_that_dies(do: str, more: dict[str, str], said: str, tmp_path: P
     assert (caught.value.exit_code, caught.value.id) == (51, "converter-died")
     assert said in caught.value.why
     assert "on descriptor 2" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("do", ["full", "unanswered"])
+def test_a_disk_that_is_full(do: str, tmp_path: Path) -> None:
+    """Also where no answer fits there: before, that was a child that died (51)."""
+    with pytest.raises(NoSpaceError) as caught:
+        run(tmp_path, do)
+    assert (caught.value.exit_code, caught.value.id) == (41, "no-space")
 
 
 @pytest.mark.parametrize("answer", ['{"value": {"a"', "[1]", "{}", '{"other": 1}', "\xff"])

@@ -14,7 +14,7 @@ from ckpttool.errors import UnsupportedError
 __all__ = ["run"]
 
 
-def run(job: dict[str, Any]) -> dict[str, Any]:
+def run(job: dict[str, Any]) -> dict[str, Any]:  # noqa: PLR0912 - a list of what may happen
     """Do what ``job["do"]`` says."""
     sys.stdout.write("on python's stdout\n")
     os.write(1, b"on descriptor 1\n")
@@ -41,6 +41,12 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
             with open(sys.argv[2], "w") as file:
                 file.write(job["answer"])
             os._exit(0)
+        case "full":
+            with open("/dev/full", "w") as file:
+                file.write("x")
+        case "unanswered":
+            os.symlink("/dev/full", f"{sys.argv[2]}~")
+            return {"echo": job}
         case "exit":
             os._exit(7)
         case "sys.exit":

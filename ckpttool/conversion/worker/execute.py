@@ -20,6 +20,7 @@ from ckpttool.conversion.targets import TARGETS, installed
 from ckpttool.conversion.wire import decode, encode, plain
 from ckpttool.conversion.worker.batches import is_filled_up, run_in_batches
 from ckpttool.conversion.worker.cases import save_case
+from ckpttool.conversion.worker.no_space import no_space
 from ckpttool.conversion.worker.runner import Runner
 from ckpttool.errors import CkpttoolError
 from ckpttool.formats.dtypes import BY_NAME, numpy_dtype
@@ -81,8 +82,10 @@ def run_cases(runner: Runner, execution: Execution) -> Ran:
                 save_case(path, {}, _renamed(results, outputs))
             except CkpttoolError:
                 raise
-            except Exception as error:  # noqa: BLE001 - a runtime's errors are of every class
+            except Exception as error:  # a runtime's errors are of every class
                 traceback.print_exc()
+                if (full := no_space(error)) is not None:
+                    raise full from error  # which says nothing of the result
                 problems.append(_failed(case, error))
             else:
                 written[case.path] = path

@@ -13,8 +13,9 @@ import threading
 import traceback
 from importlib import import_module
 
-from ckpttool.conversion.child import Answer, Failure
+from ckpttool.conversion.child import UNWRITTEN, Answer, Failure
 from ckpttool.conversion.wire import encode
+from ckpttool.conversion.worker.no_space import no_space
 from ckpttool.conversion.worker.own_code import line_of, said_of
 from ckpttool.errors import (
     CkpttoolError,
@@ -41,14 +42,19 @@ _OPTIONAL = {
 def main(task: str, answer_path: str) -> None:
     """Run a task (a module with ``run``), and end the process.
 
-    It ends with 0 when an answer was written, whatever that is.
+    It ends with 0 when an answer was written, whatever that is; with ``UNWRITTEN`` when there
+    was no room for it.
     """
     job = sys.stdin.buffer.readline()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     text = encode(_answer(task, job))
-    with open(f"{answer_path}~", "w", encoding="ascii") as file:
-        file.write(text)
-    os.replace(f"{answer_path}~", answer_path)
+    try:
+        with open(f"{answer_path}~", "w", encoding="ascii") as file:
+            file.write(text)
+        os.replace(f"{answer_path}~", answer_path)
+    except OSError as error:  # most often the disk is full, and so no answer fits there either
+        traceback.print_exc()
+        os._exit(UNWRITTEN if no_space(error) else 1)
     sys.stdout.flush()
     sys.stderr.flush()
     # All is on disk. Tearing TensorFlow down takes half a second, and may hang.
@@ -72,6 +78,8 @@ def _answer(task: str, job: bytes) -> Answer:
 
 
 def _failed(error: BaseException) -> CkpttoolError:
+    if (full := no_space(error)) is not None:
+        return full
     if isinstance(error, ModuleNotFoundError) and (name := _OPTIONAL.get(error.name or "")):
         return ConverterMissingError(
             f"this conversion needs {name}", why="not installed here", hint=f"pip install {name}"

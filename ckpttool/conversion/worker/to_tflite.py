@@ -24,6 +24,7 @@ from ckpttool.conversion.request import Settings
 from ckpttool.conversion.worker.calibration import Calibration, open_calibration
 from ckpttool.conversion.worker.freezing import with_batch
 from ckpttool.conversion.worker.frozen_model import save_frozen
+from ckpttool.conversion.worker.no_space import no_space
 from ckpttool.conversion.worker.program import Program, Written
 from ckpttool.conversion.worker.tflite_errors import explained, signatures_16x8
 from ckpttool.conversion.worker.tflite_file import (
@@ -90,6 +91,8 @@ def write(program: Program, path: str, settings: Settings) -> Written:
             raise  # of the calibration, whose examples the converter asks for
         except Exception as error:
             traceback.print_exc()
+            if (full := no_space(error)) is not None:
+                raise full from error
             has_open_batch = any(
                 port.shape is None or None in port.shape[:1]
                 for one in signatures
