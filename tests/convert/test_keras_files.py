@@ -43,6 +43,12 @@ def hdf5(path: Path, config: str | None) -> str:
         ({"class_name": "Dense", "config": {"activation": {"class_name": "__lambda__"}}}, "lambda"),
         ({"module": "os", "class_name": "function", "config": "system"}, "the module os"),
         ({"module": "kerasish.layers", "class_name": "Dense"}, "the module kerasish.layers"),
+        ({"class_name": "TFOpLambda", "config": {"function": "io.gfile.remove"}}, "io.gfile"),
+        ({"class_name": "TFOpLambda", "config": {"function": "load_op_library"}}, "load_op"),
+        ({"class_name": "TFOpLambda", "config": {"function": "compat.v1.read_file"}}, "read_file"),
+        ({"class_name": "TFOpLambda", "config": {"function": "raw_ops.WriteFile"}}, "WriteFile"),
+        ({"class_name": "ClassMethod", "config": {"cls_ref": "io.gfile.GFile"}}, "GFile"),
+        ({"class_name": "TFOpLambda", "config": {}}, "the function None"),
     ],
 )
 def test_code_is_refused(write: Any, layer: dict[str, Any], named: str, tmp_path: Path) -> None:
@@ -52,6 +58,32 @@ def test_code_is_refused(write: Any, layer: dict[str, Any], named: str, tmp_path
     assert (caught.value.exit_code, caught.value.id) == (22, "keras-code")
     assert named in caught.value.why
     assert "--model" in caught.value.hint
+
+
+@pytest.mark.parametrize("write", [archive, hdf5])
+def test_functions_that_only_compute_are_taken(write: Any, tmp_path: Path) -> None:
+    names = ("math.multiply", "__operators__.getitem", "reshape", "compat.v1.nn.relu", "cast")
+    layers = [{"class_name": "TFOpLambda", "config": {"function": name}} for name in names]
+    layers.append({"class_name": "ClassMethod", "config": {"cls_ref": "RaggedTensor"}})
+    require_no_code(write(tmp_path / "good", model(DENSE, *layers)), Limits())
+
+
+@pytest.mark.parametrize("write", [archive, hdf5])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        {"class_name": "StringLookup", "config": {"vocabulary": "/home/me/secret"}},
+        {"class_name": "TFSMLayer", "config": {"filepath": "/home/me/secret"}},
+    ],
+)
+def test_other_files_are_not_asked_for(write: Any, layer: dict[str, Any], tmp_path: Path) -> None:
+    """What is in them would be in the result: of a vocabulary, as an asset."""
+    words = {"class_name": "StringLookup", "config": {"vocabulary": ["a", "b"]}}
+    require_no_code(write(tmp_path / "good", model(DENSE, words)), Limits())
+    with pytest.raises(UnsafeError) as caught:
+        require_no_code(write(tmp_path / "bad", model(DENSE, layer)), Limits())
+    assert (caught.value.exit_code, caught.value.id) == (22, "keras-elsewhere")
+    assert "/home/me/secret" in caught.value.why
 
 
 def test_weights_alone_ask_for_nothing(tmp_path: Path) -> None:

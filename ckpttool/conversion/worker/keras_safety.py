@@ -1,8 +1,9 @@
 """Whether a Keras file asks for code, or leads to other files: before Keras sees it.
 
-Code is a Lambda, or a class of a module that is not Keras'. Keras has a safe mode, which
-Keras 2 does not keep in every format, and to load a class a file may name any module that
-is installed. So the configuration is read as data first.
+Code is a Lambda, a class of a module that is not Keras', or a function of TensorFlow that does
+more than compute: layers of Keras 2 name those, and call them while the model is loaded. Keras
+has a safe mode, which Keras 2 does not keep in every format, and to load a class a file may
+name any module that is installed. So the configuration is read as data first.
 """
 
 from __future__ import annotations
@@ -25,6 +26,47 @@ _LAMBDAS = {"Lambda", "__lambda__"}
 _ELSEWHERE = {"hdf5-elsewhere", "hdf5-link"}
 #: Whose classes Keras may look up.
 _KERAS = {"keras", "tf_keras", "builtins"}
+#: Layers of Keras 2 around a function, or a method of a class, of TensorFlow → what names it
+#: (keras/src/layers/core/tf_op_layer.py).
+_OF_TENSORFLOW = {
+    "ClassMethod": "cls_ref",
+    "SlicingOpLambda": "function",
+    "TFOpLambda": "function",
+}
+#: The modules of TensorFlow whose functions compute, and do nothing else.
+_COMPUTING = {
+    "__operators__",
+    "audio",
+    "bitwise",
+    "dtypes",
+    "image",
+    "linalg",
+    "math",
+    "nn",
+    "quantization",
+    "ragged",
+    "random",
+    "sets",
+    "signal",
+    "sparse",
+    "strings",
+}
+#: Functions of TensorFlow itself that do more.
+_ACTING = {
+    "Print",
+    "load_file_system_library",
+    "load_library",
+    "load_op_library",
+    "matching_files",
+    "numpy_function",
+    "print",
+    "py_func",
+    "py_function",
+    "read_file",
+    "write_file",
+}
+#: Layers that load a whole model from a path.
+_LOADERS = {"TFSMLayer": "filepath"}
 _NAMED = 5
 
 
@@ -32,13 +74,23 @@ def require_no_code(path: str, limits: Limits) -> None:
     """Check a ``.keras`` archive or an HDF5 file.
 
     Raises:
-        UnsafeError: id ``keras-code``: it names what would be run.
+        UnsafeError: id ``keras-code``: it names what would be run; id ``keras-elsewhere``: it
+            names files that would be read.
         CorruptError: id ``keras-config``. LimitError: id ``limit-keras-config``.
     """
     config = _config(path, limits.keras_config_bytes)
     if config is None:
         return  # weights alone
-    found = list(dict.fromkeys(_code(parse_object(config, path))))
+    layers = list(_objects(parse_object(config, path)))
+    found = list(dict.fromkeys(name for one in layers for name in _code(one)))
+    files = list(dict.fromkeys(name for one in layers for name in _files(one)))
+    if files and not found:
+        raise UnsafeError(
+            f"{path} asks for other files, which are not read",
+            why=f"its configuration names {', '.join(files[:_NAMED])}",
+            hint="give the code yourself: --model FILE.py:FUNCTION",
+            id="keras-elsewhere",
+        )
     if found:
         raise UnsafeError(
             f"{path} asks for code, which is not run",
@@ -88,8 +140,8 @@ def _config(path: str, most: int) -> bytes | str | None:
     return data
 
 
-def _code(config: dict[str, Any]) -> Iterator[str]:
-    """What in a configuration is code, or leads to some."""
+def _objects(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every object in a configuration."""
     waiting: list[Any] = [config]
     while waiting:
         value = waiting.pop()
@@ -97,8 +149,35 @@ def _code(config: dict[str, Any]) -> Iterator[str]:
             waiting.extend(value)
         elif isinstance(value, dict):
             waiting.extend(value.values())
-            name, module = value.get("class_name"), value.get("module")
-            if isinstance(name, str) and name in _LAMBDAS:
-                yield f"the layer {name}"
-            if isinstance(module, str) and module.partition(".")[0] not in _KERAS:
-                yield f"the module {module}"
+            yield value
+
+
+def _code(value: dict[str, Any]) -> Iterator[str]:
+    """What of an object is code, or leads to some."""
+    name, module, config = value.get("class_name"), value.get("module"), value.get("config")
+    if not isinstance(name, str):
+        name = ""
+    if name in _LAMBDAS:
+        yield f"the layer {name}"
+    if isinstance(module, str) and module.partition(".")[0] not in _KERAS:
+        yield f"the module {module}"
+    if name in _OF_TENSORFLOW and isinstance(config, dict):
+        function = config.get(_OF_TENSORFLOW[name])
+        if not (isinstance(function, str) and _computes(function)):
+            yield f"the function {function} of TensorFlow"
+
+
+def _computes(function: str) -> bool:
+    """Whether a function of TensorFlow, by its name there, computes and does nothing else."""
+    head, dot, _ = function.removeprefix("compat.v1.").partition(".")
+    return head in _COMPUTING if dot else head not in _ACTING
+
+
+def _files(value: dict[str, Any]) -> Iterator[str]:
+    """The files outside that an object names: a vocabulary, a model."""
+    name, config = value.get("class_name"), value.get("config")
+    if not isinstance(config, dict):
+        return
+    for key in ("vocabulary", _LOADERS.get(name, "") if isinstance(name, str) else ""):
+        if isinstance(config.get(key), str):
+            yield config[key]
