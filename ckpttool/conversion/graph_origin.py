@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ckpttool.conversion.branches import Branches, BranchNode, follow
@@ -24,6 +25,7 @@ from ckpttool.conversion.stored import (
     of_stored,
     require_inputs,
     require_known_ops,
+    require_no_python,
     sizes_of,
     wanted_signatures,
 )
@@ -64,6 +66,7 @@ def of_file(request: Request, path: str, values: str | None, limits: Limits) -> 
         NotFoundError: id ``tensor-not-found``. NoGraphError: id ``no-outputs``.
         RefusedError: id ``training-graph``.
         IncompleteError: id ``graph-without-values``.
+        UnsupportedError: ids ``op-unknown``, ``op-python``.
         UsageError: id ``input-missing``: an output needs more than the inputs that were named;
             id ``signature-one``: of a graph file one signature is converted.
     """
@@ -83,6 +86,8 @@ def of_file(request: Request, path: str, values: str | None, limits: Limits) -> 
                 id="graph-without-values",
             )
         require_known_ops(path, {node.op for node in found.needed}, graph)
+        inside = (node for one in found.functions for node in one.nodes)
+        require_no_python(path, (*found.needed, *inside))
         signs = found.signs()
         rates = found.rates(signs)
     allowed = request.allow_training_graph
@@ -125,6 +130,11 @@ class _Chosen:
         names = self._request.signatures
         return Signature(names[0] if names else SERVING, self.inputs, self.outputs)
 
+    @cached_property
+    def functions(self) -> list[Graph]:
+        """The functions that are called, but for what fixed values turn off."""
+        return list(called(self._graph, self._told(), self._never_called()))
+
     def require_fed(self) -> None:
         """Check that every placeholder of what is computed is an input, fixed, or has a default."""
         given = {split_tensor(port.tensor)[0] for port in self.inputs} | self._frozen.keys()
@@ -140,8 +150,7 @@ class _Chosen:
             if (name := self._topology.nodes[place].name) not in (self._frozen.keys() | asked)
             and not name.startswith(off)
         ]
-        functions = called(self._graph, self._told(), self._never_called())
-        found = training_signs(self._graph, self._topology, among, functions)
+        found = training_signs(self._graph, self._topology, among, self.functions)
         return tuple(one for one in found if one.alters and one.id not in _CUT_AWAY)
 
     def rates(self, signs: Sequence[Sign]) -> dict[str, str]:

@@ -22,6 +22,7 @@ from ckpttool.conversion.stored import (
     of_stored,
     require_inputs,
     require_known_ops,
+    require_no_python,
     wanted_signatures,
 )
 from ckpttool.conversion.targets import TARGETS
@@ -82,7 +83,7 @@ def of_saved_model(request: Request, folder: str, limits: Limits) -> Origin:
         require_known_ops(folder, {node.op for node in graph.all_nodes()}, graph)
         _require_variables(folder, meta, graph, limits)
         require_assets(folder, (one.filename for one in meta.assets))
-        signs = _training_signs(graph, chosen, any_switch=meta.objects is None)
+        signs = _training_signs(folder, graph, chosen, any_switch=meta.objects is None)
         warnings = require_serving(folder, signs, allowed=request.allow_training_graph)
         notes: tuple[str, ...] = ()
         if TARGETS[request.target].single and not request.signatures:
@@ -99,18 +100,23 @@ def of_saved_model(request: Request, folder: str, limits: Limits) -> Origin:
 
 
 def _training_signs(
-    graph: Graph, signatures: Sequence[StoredSignature], *, any_switch: bool
+    folder: str, graph: Graph, signatures: Sequence[StoredSignature], *, any_switch: bool
 ) -> list[Sign]:
     """Signs that what is served was traced as in training: dropout, the batch's own mean.
 
     Where a switch or a rate is fed, or has a value by default, that decides, and both ways
     are in the graph. In TensorFlow 1 any truth value may be the switch (``any_switch``), later
     one that is called so: a mask is none.
+
+    Raises:
+        UnsupportedError: id ``op-python``.
     """
     topology = Topology(graph)
     outputs = [port.tensor for one in signatures for port in one.outputs]
     places = topology.ancestors(topology.of_names(outputs))
     nodes = [topology.nodes[place] for place in sorted(places)]
+    functions = list(called(graph, nodes))
+    require_no_python(folder, (*nodes, *(node for one in functions for node in one.nodes)))
     for node in nodes:
         if node.op in {"Placeholder", "PlaceholderWithDefault"} and (
             is_setting(node.name)
@@ -119,7 +125,7 @@ def _training_signs(
             )
         ):
             return []
-    found = training_signs(graph, topology, places, called(graph, nodes))
+    found = training_signs(graph, topology, places, functions)
     return [one for one in found if one.id in {"batch-norm-training", "dropout"}]
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "of_stored",
     "require_inputs",
     "require_known_ops",
+    "require_no_python",
     "sizes_of",
     "wanted_signatures",
 ]
@@ -28,6 +29,8 @@ INIT_SIGNATURE = "__saved_model_init_op"
 _NAMED = 4
 #: What has no value but that which it is fed.
 _FED = {"Placeholder", "PlaceholderV2"}
+#: What calls a function of Python (tensorflow/core/ops/script_ops.cc).
+_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 
 
 def wanted_signatures(
@@ -102,6 +105,24 @@ def require_inputs(path: str, needed: Iterable[Node], given: Collection[str]) ->
             why=f"{', '.join(missing[:_NAMED])} would have to be fed, and is no input",
             hint=f"add --input {missing[0]}, or fix it: --freeze-input {missing[0]}=VALUE",
             id="input-missing",
+        )
+
+
+def require_no_python(path: str, nodes: Iterable[Node]) -> None:
+    """Check that no function of Python is called: a graph has a number in its place.
+
+    Raises:
+        UnsupportedError: id ``op-python``.
+    """
+    names = [one.name for one in nodes if one.op in _PYTHON]
+    if names:
+        raise UnsupportedError(
+            f"{path} calls Python",
+            why=f"{', '.join(names[:_NAMED])}: what a py_function does was only in the memory of "
+            "the program that made it",
+            hint="choose outputs before it, or inputs behind it; or write it with TensorFlow's "
+            "operations",
+            id="op-python",
         )
 
 

@@ -87,6 +87,13 @@ class Whole(Model):
         return self.product(x)
 
 
+class Python(Model):
+    @tf.function(input_signature=[numbers("x")])
+    def __call__(self, x):
+        y = tf.py_function(lambda x: x * 2, [x], tf.float32)
+        return tf.ensure_shape(y, [None, 2]) @ self.weights
+
+
 @tf.custom_gradient
 def doubled(x, scale):
     return x * tf.cast(scale, tf.float32), lambda up: (up, None)
@@ -174,3 +181,35 @@ def test_gradients_are_not_saved_for_a_converter(folder: Path, tmp_path: Path) -
     given = tf.constant([[1.0, 1.0]])
     found = tf.saved_model.load(str(tmp_path / "frozen")).signatures["serving_default"](x=given)
     assert found["output"].numpy().tolist() == [[8.0, 12.0]]
+
+
+def test_python_is_in_no_export(folder: Path, tmp_path: Path) -> None:
+    """A py_function is a number in the graph; the function itself is in no file."""
+    with opened(folder, "Python") as program, pytest.raises(CkpttoolError) as caught:
+        program.save(str(tmp_path / "never"))
+    assert (caught.value.id, caught.value.exit_code) == ("op-python", 12)
+    module = tf.Module()
+    pure = tf.function(lambda x: {"y": x * 2}, input_signature=[tf.TensorSpec([2], name="x")])
+    impure = tf.function(
+        lambda x: {"y": tf.numpy_function(np.sin, [x], tf.float32)},
+        input_signature=[tf.TensorSpec([2], name="x")],
+    )
+    signatures = {"pure": pure, "impure": impure}
+    tf.saved_model.save(module, str(tmp_path / "export"), signatures=signatures)
+    with open_program(tmp_path / "export", signatures=("pure",)) as program:
+        assert len(program.functions) == 1
+    with pytest.raises(CkpttoolError) as caught, open_program(tmp_path / "export"):
+        pass
+    assert caught.value.id == "op-python"
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [2], name="x")
+        y = tf.negative(tf.compat.v1.py_func(np.sin, [x], tf.float32, name="python"), name="y")
+        tf.negative(y, name="z")
+    tf.compat.v1.train.write_graph(graph, str(tmp_path), "graph.pb", as_text=False)
+    with pytest.raises(CkpttoolError) as caught, open_program(tmp_path / "graph.pb", outputs=["z"]):
+        pass
+    assert caught.value.id == "op-python"
+    assert "python" in caught.value.why
+    behind = {"inputs": ["y:float32[2]"], "outputs": ["z"]}
+    with open_program(tmp_path / "graph.pb", **behind) as program:
+        assert len(program.functions) == 1

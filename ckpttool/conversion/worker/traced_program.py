@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from ckpttool.conversion.ports import Port, Signature
 from ckpttool.conversion.specs import NamedValue
+from ckpttool.conversion.stored import require_no_python
 from ckpttool.conversion.worker.freezing import Computation, freeze, with_batch
 from ckpttool.conversion.worker.graph_variables import GraphVariable
 from ckpttool.conversion.worker.program import Frozen
@@ -75,8 +76,17 @@ class TracedProgram:
     on_close: Callable[[], None] = field(default=lambda: None)
 
     def save(self, path: str, *, batch: int | None = None) -> None:
-        """Write the functions, and of the model only the resources that they use."""
+        """Write the functions, and of the model only the resources that they use.
+
+        Raises:
+            UnsupportedError: id ``op-python``: a function of Python is in none of these.
+        """
         functions = [one.with_batch(batch) for one in self.functions]
+        for one in functions:
+            graph = one.concrete.graph.as_graph_def()
+            bodies = (body.node_def for body in graph.library.function)
+            nodes = [node for source in (graph.node, *bodies) for node in source]
+            require_no_python(f"the signature {one.signature.name}", nodes)
         module = tf.Module()
         module.held = _resources(self.root, [one.concrete for one in functions])
         tf.saved_model.save(
