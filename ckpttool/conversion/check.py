@@ -122,8 +122,12 @@ def _other_form(target: Target, path: str) -> str | None:
     return None
 
 
-def require_agreement(settings: CheckSettings) -> None:
+def require_agreement(settings: CheckSettings, *, is_measured: bool = False) -> None:
     """Check that the settings make sense, and none is about a check that another leaves out.
+
+    Args:
+        settings: of the check.
+        is_measured: there are examples to measure ranges with, which are the check's inputs.
 
     Raises:
         UsageError: ids ``tolerance``, ``options-contradict``.
@@ -152,10 +156,11 @@ def require_agreement(settings: CheckSettings) -> None:
             hint="leave one of them out",
             id="options-contradict",
         )
-    if settings.data is not None and settings.seed is not None:
+    real = "--check-data" if settings.data is not None else "--calibration" if is_measured else ""
+    if real and settings.seed is not None:
         raise UsageError(
-            "--check-data and --seed do not go together",
-            why="--seed makes inputs up, and --check-data gives real ones",
+            f"{real} and --seed do not go together",
+            why=f"--seed makes inputs up, and {real} gives real ones",
             hint="leave one of them out",
             id="options-contradict",
         )

@@ -82,21 +82,51 @@ def _require_sense(request: Request) -> None:
     """Check that no option is given that would do nothing.
 
     Raises:
-        UsageError: id ``options-contradict``.
+        UsageError: ids ``options-contradict``, ``asked-twice``.
     """
+    _require_once(request)
     of_model = [name for name, value in _of_model(request) if value]
+    why = "the graph comes from one place: a file, or the code that builds the model"
     if request.model is None and of_model:
         said = f"{of_model[0]} means nothing without --model"
     elif request.model is not None and request.graph is not None:
         said = "--model and --graph exclude each other"
+    elif request.model is not None and request.allow_training_graph:
+        said = "--allow-training-graph means nothing with --model"
+        why = "the code is called as for serving (training=False); no graph was made before"
+    elif request.check.execute:
+        said = "--check run means nothing without --like"
+        why = "what is made with a graph is always run, unless --no-check leaves that out"
     else:
         return
-    raise UsageError(
-        said,
-        why="the graph comes from one place: a file, or the code that builds the model",
-        hint="ckpttool convert --help",
-        id="options-contradict",
-    )
+    raise UsageError(said, why=why, hint="ckpttool convert --help", id="options-contradict")
+
+
+def _require_once(request: Request) -> None:
+    """Check that nothing is named twice: one of the two would be lost without a word.
+
+    Raises:
+        UsageError: id ``asked-twice``.
+    """
+    named = {
+        "--input": [one.name for one in request.inputs],
+        "--output": [one.name for one in request.outputs],
+        "--signature": request.signatures,
+        "--freeze-input": [one.name for one in request.freeze],
+        "--model-arg": [one.name for one in request.model_args],
+    }
+    taken = [f"{one.tensor}:{one.index or 0}" for one in request.inputs]
+    for option, names in (*named.items(), ("--input", taken)):
+        twice = [name for at, name in enumerate(names) if name in names[:at]]
+        if twice:
+            raise UsageError(
+                f"{option} names {twice[0]} twice",
+                why="only one of the two would be in the result",
+                hint=f"give each a name of its own: {option} OTHER={twice[0]}"
+                if option in {"--input", "--output"}
+                else "leave one of them out",
+                id="asked-twice",
+            )
 
 
 def _of_model(request: Request) -> tuple[tuple[str, object], ...]:

@@ -216,7 +216,7 @@ def convert(
 def _require_sense(request: Request, target: Target, *, dry_run: bool) -> str | None:
     """Refuse what shows before anything is read; where the report goes."""
     require_settings(target, request.settings, is_made=not request.check.only)
-    require_agreement(request.check)
+    require_agreement(request.check, is_measured=request.settings.calibration is not None)
     Bounds.of(default_limits(), request.seconds, request.memory)
     if request.check.only and (request.overwrite or dry_run):
         raise _only_looks("--overwrite" if request.overwrite else "--dry-run")

@@ -134,7 +134,7 @@ def run_too(
 
     There is no original to run; what its own functions and its signatures compute is compared.
     """
-    settings = replace(request.check, only=True)
+    settings = replace(request.check, only=True, execute=False)
     alone = replace(request, source=staging.artefact, like=None, maps=(), check=settings)
     origin = find_origin(alone, limits)
     work = Work(alone, target, origin, staging.scratch, log, limits, run)

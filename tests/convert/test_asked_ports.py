@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ckpttool.conversion.origin import find_origin
+from ckpttool.conversion.request import CheckSettings
 from ckpttool.errors import CkpttoolError
 from ckpttool.limits import Limits
 from tests.support.converting import open_program, request
@@ -118,3 +119,30 @@ def test_no_signature_of_a_graph_file_is_lost_in_silence(graphs: Path) -> None:
     assert [port.name for port in chosen.signatures[0].outputs] == ["both"]
     error = refused(graphs / "signed", signatures=("sum", "serving_default"))
     assert (error.id, error.exit_code) == ("signature-one", 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"outputs": ["a=product", "a=both"]}, "--output names a twice"),
+        ({"inputs": ["a=x", "a=y"]}, "--input names a twice"),
+        ({"inputs": ["a=x", "b=x:0"]}, "--input names x:0 twice"),
+        ({"signatures": ("sum", "sum")}, "--signature names sum twice"),
+        ({"freeze": ["y=1.0", "y=2.0"]}, "--freeze-input names y twice"),
+    ],
+)
+def test_what_is_named_twice_is_not_lost_in_silence(
+    given: dict[str, Any], said: str, graphs: Path
+) -> None:
+    """Before, one of two outputs of one name was gone, and the rest proven."""
+    for source in ("plain", "signed", "of-1", "of-2"):
+        error = refused(graphs / source, **given)
+        assert (error.id, error.exit_code, error.what) == ("asked-twice", 2, said)
+
+
+def test_options_that_a_graph_makes_meaningless(graphs: Path) -> None:
+    for given in (
+        {"model": "build.py:build", "allow_training_graph": True},
+        {"check": CheckSettings(execute=True)},
+    ):
+        assert refused(graphs / "plain", **given).id == "options-contradict"

@@ -71,6 +71,10 @@ def test_without_a_check_nothing_is_about_it(given: Mapping[str, Any], tmp_path:
 def test_a_seed_makes_no_real_inputs(tmp_path: Path) -> None:
     error = refused(MLP, tmp_path / "m.onnx", check_data=__file__, seed=1)
     assert (error.exit_code, error.id) == (2, "options-contradict")
+    measured = {"quantize": "int8", "calibration": __file__}  # its examples are the check's
+    error = refused(MLP, tmp_path / "m.tflite", **measured, seed=1)
+    assert (error.exit_code, error.id) == (2, "options-contradict")
+    assert "--calibration" in error.what
 
 
 @pytest.mark.parametrize("bounds", [{"timeout": 0.0}, {"timeout": -1.0}, {"memory": 0}])
