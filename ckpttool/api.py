@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from operator import index as as_integer
-from types import EllipsisType, TracebackType
-from typing import TYPE_CHECKING, Self, SupportsIndex
+from types import EllipsisType
+from typing import TYPE_CHECKING, SupportsIndex
 
 from ckpttool.errors import ChangedError, NotFoundError, UsageError, missing_package
 from ckpttool.limits import Limits
@@ -18,6 +18,7 @@ from ckpttool.sources.address import Address
 from ckpttool.sources.base import Source, SourceKind, Style
 from ckpttool.sources.registry import open_source
 from ckpttool.sources.selection import Index, Selection, parse_index, split_name
+from ckpttool.storage.base import Closing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +40,7 @@ class VariableNotFoundError(NotFoundError, KeyError):
     default_id = "variable-not-found"
 
 
-class Checkpoint(Mapping[str, Variable]):
+class Checkpoint(Closing, Mapping[str, Variable]):
     """An open checkpoint: a read-only mapping of names to variables; made by `open`.
 
     A name is a variable's readable name, its literal key, or its path in the object
@@ -281,17 +282,6 @@ class Checkpoint(Mapping[str, Variable]):
         if self._source is not None:
             self._source.close()
             self._source = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def open(address: Address, *, limits: Limits | None = None) -> Checkpoint:  # noqa: A001 - as gzip.open

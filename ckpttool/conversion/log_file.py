@@ -6,11 +6,10 @@ Its first line says what it is, so that a slip of the pen adds nothing to anybod
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterable
 
-from ckpttool.errors import NotFoundError, UsageError
-from ckpttool.storage import stat_path
+from ckpttool.errors import UsageError
+from ckpttool.storage import require_directory, stat_path
 from ckpttool.storage.system import raise_os_error
 
 __all__ = ["FIRST_LINE", "begin_log", "require_log"]
@@ -31,14 +30,7 @@ def require_log(path: str, results: Iterable[str] = ()) -> None:
         PermissionDeniedError, StorageError: as the system says.
     """
     folder, name = os.path.split(path)
-    above = stat_path(folder or ".")
-    if above is None or above.kind != "directory":
-        raise NotFoundError(
-            f"cannot write {path}",
-            why=f"there is no directory {folder}",
-            hint=f"mkdir -p {shlex.quote(folder)}",
-            id="destination-directory",
-        )
+    require_directory(folder, path)
     there = stat_path(path)
     here = os.path.realpath(path)
     for result in map(os.path.realpath, results):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -16,9 +15,9 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING
 
 from ckpttool.conversion.wire import plain
-from ckpttool.errors import CkpttoolError, NotFoundError, RefusedError, UsageError
+from ckpttool.errors import CkpttoolError, RefusedError, UsageError
 from ckpttool.sources.filenames import index_name
-from ckpttool.storage import open_directory, stat_path
+from ckpttool.storage import open_directory, require_directory, stat_path
 from ckpttool.storage.system import raise_os_error
 from ckpttool.version import __version__
 
@@ -75,14 +74,7 @@ def require_report_free(path: str, destination: str) -> None:
     """
     folder, name = os.path.split(path)
     beside = path == destination.rstrip("/") + REPORT_ENDING  # then nobody has named the report
-    above = stat_path(folder or ".")
-    if above is None or above.kind != "directory":
-        raise NotFoundError(
-            f"cannot write {destination if beside else path}",
-            why=f"there is no directory {folder}",
-            hint=f"mkdir -p {shlex.quote(folder)}",
-            id="destination-directory",
-        )
+    require_directory(folder, destination if beside else path)
     there = stat_path(path)
     is_result = os.path.abspath(path) == os.path.abspath(destination)
     if not name or is_result or (there is not None and there.kind != "file"):

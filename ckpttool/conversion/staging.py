@@ -25,7 +25,7 @@ from ckpttool.errors import (
     RefusedError,
     UsageError,
 )
-from ckpttool.storage import FileStat, open_directory, stat_path
+from ckpttool.storage import FileStat, open_directory, require_directory
 from ckpttool.storage.base import KIND_WORDS
 from ckpttool.storage.exchange import exchange
 from ckpttool.storage.local import LocalDirectory
@@ -76,14 +76,7 @@ def require_free(
         RefusedError: ids ``exists``, ``destination-other``.
     """
     folder, base = _split(destination)
-    above = stat_path(folder)
-    if above is None or above.kind != "directory":
-        raise NotFoundError(
-            f"cannot write {destination}",
-            why=f"there is no directory {folder}",
-            hint=f"mkdir -p {folder}",
-            id="destination-directory",
-        )
+    require_directory(folder, destination)
     with open_directory(folder) as directory:
         there = directory.stat(base)
         if there is None:

@@ -8,8 +8,7 @@ as Python values. Nothing is read before it is asked for. Files are written by
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from ckpttool.errors import ChangedError, CkpttoolError, NotFoundError, UsageError
 from ckpttool.formats.dtypes import BY_NAME
@@ -25,6 +24,7 @@ from ckpttool.sources.selection import (
     parse_brackets,
     split_name,
 )
+from ckpttool.storage.base import Closing
 
 if TYPE_CHECKING:
     from ckpttool.formats.elements import Value
@@ -82,7 +82,7 @@ class Plan(NamedTuple):
     ranges: tuple[Read, ...]
 
 
-class Loaded:
+class Loaded(Closing):
     """Chosen variables of an open source; a context manager.
 
     Made by `load`. The elements are read when they are asked for, so a file that another
@@ -246,17 +246,6 @@ class Loaded:
     def close(self) -> None:
         """Close the source."""
         self.source.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def load(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ckpttool.errors import NotFoundError, RefusedError, UsageError
-from ckpttool.storage import open_directory, stat_path
+from ckpttool.errors import RefusedError, UsageError
+from ckpttool.storage import open_directory, require_directory, stat_path
 
 if TYPE_CHECKING:
     from ckpttool.model import Shard
@@ -27,14 +26,7 @@ def output_place(path: str) -> Iterator[tuple[Directory, str]]:
         UsageError: id ``output-not-a-file``: something else has the name.
     """
     folder, name = os.path.split(path)
-    above = stat_path(folder or ".")
-    if above is None or above.kind != "directory":
-        raise NotFoundError(
-            f"cannot write {path}",
-            why=f"there is no directory {folder}",
-            hint=f"mkdir -p {shlex.quote(folder)}",
-            id="destination-directory",
-        )
+    require_directory(folder, path)
     with open_directory(folder) as directory:
         there = directory.stat(name) if name else None
         if not name or (there and there.kind in {"directory", "other"}):

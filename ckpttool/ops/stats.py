@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ckpttool.errors import ChangedError, CkpttoolError, NotFoundError
 from ckpttool.formats.dtypes import BY_NAME
@@ -21,6 +20,7 @@ from ckpttool.ops.wanted import Wanted, wanted
 from ckpttool.sources.registry import open_source
 from ckpttool.sources.selection import Selection
 from ckpttool.sources.series import Member, Series, series_of
+from ckpttool.storage.base import Closing
 
 if TYPE_CHECKING:
     from ckpttool.ops.figures.model import Figures
@@ -85,7 +85,7 @@ class _Order:
     naming: NameStyle
 
 
-class Stats:
+class Stats(Closing):
     """The figures that were asked for; a context manager. Made by `stats`.
 
     Attributes:
@@ -244,17 +244,6 @@ class Stats:
         """Close the source."""
         if self.source is not None:
             self.source.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def stats(

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from ckpttool.errors import UnreachableError
 from ckpttool.ps.live_protocol import (
@@ -18,11 +17,12 @@ from ckpttool.ps.live_protocol import (
     send,
     socket_address,
 )
+from ckpttool.storage.base import Closing
 
 __all__ = ["LiveClient"]
 
 
-class LiveClient:
+class LiveClient(Closing):
     """A connection to ``live.sock`` of a run directory; one request at a time.
 
     Opened at the first request, and again at the next one after it broke. Not for several
@@ -88,17 +88,6 @@ class LiveClient:
                 connection.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass  # it has ended
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _connected(self) -> socket.socket:
         if self._connection is None:

@@ -8,8 +8,7 @@ sliced or encoded, an adapter hands out the elements itself. Knows no format.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn
 
 from ckpttool.errors import (
     ChangedError,
@@ -23,6 +22,7 @@ from ckpttool.formats.dtypes import BY_NAME, DType
 from ckpttool.model import Finding, Shard, Variable, numel, shape_text
 from ckpttool.policy.words import count
 from ckpttool.sources.base import Extent, Read
+from ckpttool.storage.base import Closing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["ListedSource", "require_fit", "selection_shape"]
 
 
-class ListedSource:
+class ListedSource(Closing):
     """An open source; not to be used by several threads at once.
 
     A subclass opens its files with ``self.open``, calls ``self.publish`` with its variables,
@@ -225,17 +225,6 @@ class ListedSource:
         for file in self._files:
             file.close()
         self._directory.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # ----------------------------------------------------------------------------------
 

@@ -8,8 +8,7 @@ or of the entries of its slices. The values are read by ``v2_values.py``, names 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from ckpttool.errors import (
     ChangedError,
@@ -33,6 +32,7 @@ from ckpttool.sources.v2_variables import (
     whole,
 )
 from ckpttool.storage import open_directory
+from ckpttool.storage.base import Closing
 
 # A listing reads no values, and only an object-based one needs names from a graph: what
 # these take is imported where it is needed, for it would be a tenth of a listing's time.
@@ -73,7 +73,7 @@ def open_resolved(resolved: Resolved, limits: Limits) -> BundleSource:
         raise
 
 
-class BundleSource:
+class BundleSource(Closing):
     """An open V2 checkpoint; not to be used by several threads at once.
 
     Args:
@@ -412,14 +412,3 @@ class BundleSource:
         self._files.close()
         self._index_file.close()
         self._directory.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

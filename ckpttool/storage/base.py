@@ -7,11 +7,12 @@ An object store can meet this interface with a listing, ranged reads and one put
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from types import TracebackType
 from typing import BinaryIO, Literal, NamedTuple, Protocol, Self
 
-__all__ = ["Directory", "FileKind", "FileStat", "NewFile", "ReadableFile"]
+__all__ = ["Closing", "Directory", "FileKind", "FileStat", "NewFile", "ReadableFile"]
 
 FileKind = Literal["file", "directory", "link", "other"]
 
@@ -22,6 +23,25 @@ KIND_WORDS: dict[FileKind, str] = {
     "link": "a symbolic link",
     "other": "a pipe, socket or device",
 }
+
+
+class Closing(ABC):
+    """What is open until ``close``, which ``with`` calls at its end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what is held."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
 
 
 class FileStat(NamedTuple):

@@ -11,10 +11,10 @@ import errno
 import os
 from collections.abc import Iterator
 from stat import S_ISDIR
-from typing import NoReturn, Self
+from typing import NoReturn
 
 from ckpttool.errors import ChangedError, NotFoundError, UnsafeError
-from ckpttool.storage.base import KIND_WORDS, Directory, FileKind, FileStat
+from ckpttool.storage.base import KIND_WORDS, Closing, Directory, FileKind, FileStat
 from ckpttool.storage.local_files import LocalFile, LocalNewFile
 from ckpttool.storage.system import exists_error, fsync, raise_os_error, stat_of
 
@@ -42,6 +42,30 @@ def stat_path(path: str) -> FileStat | None:
         raise_os_error(error, f"cannot look at {path}")
 
 
+def require_directory(folder: str, target: str) -> None:
+    """Check that a file can be made in a directory.
+
+    Args:
+        folder: the directory; empty: the working directory.
+        target: what is going to be written, as it was given, for the message.
+
+    Raises:
+        NotFoundError: id ``destination-directory``: there is no such directory.
+    """
+    there = stat_path(folder or ".")
+    if there is not None and there.kind == "directory":
+        return
+    from shlex import quote  # not on the way to a listing
+
+    is_other = there is not None
+    raise NotFoundError(
+        f"cannot write {target}",
+        why=f"{folder} is no directory" if is_other else f"there is no directory {folder}",
+        hint="choose another name" if is_other else f"mkdir -p {quote(folder)}",
+        id="destination-directory",
+    )
+
+
 def _is_encodable(name: str) -> bool:
     """Whether the system can be asked for it; half a character (a lone surrogate) is no name."""
     try:
@@ -60,7 +84,7 @@ def _changed(descriptor: int, name: str) -> tuple[int, bool]:
     return max(found.st_mtime_ns, found.st_ctime_ns), S_ISDIR(found.st_mode)
 
 
-class LocalDirectory:
+class LocalDirectory(Closing):
     """A directory held open by its descriptor."""
 
     def __init__(self, path: str, descriptor: int) -> None:
@@ -289,12 +313,6 @@ class LocalDirectory:
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def open_directory(path: str) -> LocalDirectory:

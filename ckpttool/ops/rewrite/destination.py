@@ -7,10 +7,9 @@ new one stands in its place.
 from __future__ import annotations
 
 import os
-import shlex
 from typing import NamedTuple
 
-from ckpttool.errors import NotFoundError, RefusedError, UsageError
+from ckpttool.errors import RefusedError, UsageError
 from ckpttool.sources.address import Resolved
 from ckpttool.sources.filenames import (
     SAVED_MODEL_FILES,
@@ -21,7 +20,7 @@ from ckpttool.sources.filenames import (
     shard_name,
     split_part,
 )
-from ckpttool.storage import stat_path
+from ckpttool.storage import require_directory, stat_path
 from ckpttool.storage.base import Directory
 
 __all__ = [
@@ -86,15 +85,7 @@ def destination(address: str, source_prefix: str) -> Destination:
             return Destination(folder, _VARIABLES, parent)
         return Destination(folder, source_prefix)
     folder, base = os.path.split(address)
-    above = stat_path(folder or ".")
-    if not base or above is None or above.kind != "directory":
-        missing = folder or address
-        raise NotFoundError(
-            f"cannot write {address}",
-            why=f"there is no directory {missing}",
-            hint=f"mkdir -p {shlex.quote(missing)}",
-            id="destination-directory",
-        )
+    require_directory(folder, address)
     part = split_part(base)
     prefix = part.prefix if part is not None else base
     saved_model = ""
