@@ -101,6 +101,23 @@ class Picture(tf.Module):
         return tf.reduce_mean(image, [1, 2])
 
 
+class Steps(tf.Module):
+    """One step or more: of none there is nothing to stack."""
+
+    def __init__(self):
+        self.scale = tf.Variable(2.0, name="scale")
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, 3], tf.float32, name="x"),
+            tf.TensorSpec([], tf.int32, name="steps"),
+        ]
+    )
+    def __call__(self, x, steps):
+        tf.debugging.assert_positive(steps)
+        return x * self.scale * tf.cast(steps, tf.float32)
+
+
 class Dead(tf.Module):
     """Whatever goes in, zeros come out: nothing is compared with these."""
 
@@ -172,7 +189,17 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert spec.loader is not None
     build = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(build)
-    for name in ("Dice", "Many", "Picture", "Dead", "Pair", "Fixed", "Overflow", "Numbers"):
+    for name in (
+        "Dice",
+        "Many",
+        "Picture",
+        "Dead",
+        "Pair",
+        "Steps",
+        "Fixed",
+        "Overflow",
+        "Numbers",
+    ):
         tf.train.Checkpoint(model=getattr(build, name)()).write(str(folder / name / "ckpt"))
     return folder
 
@@ -270,7 +297,7 @@ def test_what_picks_along_another_axis_keeps_to_that(tmp_path: Path) -> None:
             assert feed(program.functions[0], 100)[name].max() == last
 
 
-@pytest.mark.parametrize("name", ["Picture", "Pair"])
+@pytest.mark.parametrize("name", ["Picture", "Pair", "Steps"])
 def test_a_size_that_the_graph_takes_is_found(name: str, mine: Path, tmp_path: Path) -> None:
     assert converted(of_mine(mine, name, tmp_path / "export")).check.state == "passed"
 

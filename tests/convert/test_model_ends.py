@@ -87,6 +87,45 @@ class Whole(Model):
         return self.product(x)
 
 
+class Itself(Model):
+    def __init__(self):
+        super().__init__()
+        self.serve = tf.function(lambda x: x @ self.weights, input_signature=[numbers("x")])
+
+
+class Served(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(2)
+
+    def call(self, inputs):
+        return self.dense(inputs)
+
+    @tf.function(input_signature=[numbers("x")])
+    def serve(self, x):
+        return {"doubled": self(x) * 2}
+
+
+class Dicts(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(2)
+
+    def call(self, inputs, training=False):
+        return self.dense(inputs["x"]) + inputs["more"]
+
+
+class Apart(Dicts):
+    def call(self, x, more):
+        return super().call({"x": x, "more": more})
+
+
+class Slash(Model):
+    @tf.function(input_signature=[numbers("a/b")])
+    def __call__(self, x):
+        return x @ self.weights
+
+
 class Python(Model):
     @tf.function(input_signature=[numbers("x")])
     def __call__(self, x):
@@ -116,14 +155,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "ends.py").write_text(CODE)
     space: dict[str, Any] = {}
     exec(CODE, space)
-    for name in ("Alone", "Gradient"):
-        tf.train.Checkpoint(space[name]()).write(str(made / name))
+    ones = tf.ones((1, 2))
+    for name, call in (
+        ("Alone", None),
+        ("Gradient", None),
+        ("Served", ones),
+        ("Dicts", {"x": ones, "more": ones}),
+    ):
+        model = space[name]()
+        if call is not None:
+            model(call)
+        tf.train.Checkpoint(model).write(str(made / name))
     return made
 
 
-def opened(folder: Path, name: str) -> Any:
-    checkpoint = folder / (name if name == "Gradient" else "Alone")
-    return open_program(checkpoint, model=f"{folder / 'ends.py'}:{name}")
+def opened(folder: Path, name: str, of: str = "", **given: Any) -> Any:
+    checkpoint = folder / (of or ("Gradient" if name == "Gradient" else "Alone"))
+    return open_program(checkpoint, model=f"{folder / 'ends.py'}:{name}", **given)
 
 
 def test_what_is_none_is_no_output(folder: Path) -> None:
@@ -158,6 +206,28 @@ def test_a_function_that_takes_nothing(folder: Path) -> None:
         (function,) = program.functions
         assert function.signature.inputs == ()
         assert run_frozen(function.frozen(), {})["output"].tolist() == [[2, 4], [6, 8]]
+
+
+def test_functions_that_a_model_or_keras_has(folder: Path) -> None:
+    with opened(folder, "Itself") as program:
+        assert [port.text for port in program.functions[0].signature.inputs] == ["x:float32[?,2]"]
+    feeds = {"x": np.ones((1, 2), np.float32)}
+    with opened(folder, "Served", "Served") as program:
+        (function,) = program.functions
+        doubled = function.run(feeds)["doubled"]
+    shape = ["x:float32[?,2]"]  # asked for, it is the model that is called
+    with opened(folder, "Served", "Served", inputs=shape) as program:
+        np.testing.assert_allclose(program.functions[0].run(feeds)["output"] * 2, doubled)
+
+
+def test_a_model_that_takes_a_dict_is_told_how(folder: Path) -> None:
+    shapes = ["x:float32[?,2]", "more:float32[?,2]"]
+    with pytest.raises(CkpttoolError) as caught, opened(folder, "Dicts", "Dicts", inputs=shapes):
+        pass
+    assert (caught.value.id, caught.value.exit_code) == ("model-inputs", 2)
+    assert "call(self, x, more): return super().call({'x': x, 'more': more})" in caught.value.hint
+    with opened(folder, "Apart", "Dicts", inputs=shapes) as program:
+        assert len(program.functions[0].signature.inputs) == 2
 
 
 def test_a_function_that_is_to_be_compiled_as_a_whole_is_looked_into(folder: Path) -> None:
@@ -213,3 +283,19 @@ def test_python_is_in_no_export(folder: Path, tmp_path: Path) -> None:
     behind = {"inputs": ["y:float32[2]"], "outputs": ["z"]}
     with open_program(tmp_path / "graph.pb", **behind) as program:
         assert len(program.functions) == 1
+
+
+def test_no_input_gets_another_name_in_silence(folder: Path, tmp_path: Path) -> None:
+    """TensorFlow made a_b of a/b, and said nothing."""
+    from ckpttool.conversion.worker.frozen_model import save_frozen
+
+    with opened(folder, "Slash") as program:
+        for save in (program.save, lambda path: save_frozen(program.functions, path)):
+            with pytest.raises(CkpttoolError) as caught:
+                save(str(tmp_path / "never"))
+            assert (caught.value.id, caught.value.exit_code) == ("port-name", 2)
+            assert caught.value.hint.endswith("--input input_a_b=a/b")
+    with opened(folder, "Slash", inputs=["input_a_b=a/b"]) as program:
+        program.save(str(tmp_path / "export"))
+    saved = tf.saved_model.load(str(tmp_path / "export")).signatures["serving_default"]
+    assert list(saved.structured_input_signature[1]) == ["input_a_b"]

@@ -16,7 +16,7 @@ from ckpttool.formats.dtypes import numpy_dtype
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["OPEN_SIZES", "make_feeds"]
+__all__ = ["OPEN_SIZES", "is_count", "make_feeds"]
 
 #: Sizes of dimensions, other than the first, that may be any, in the order in which they
 #: are tried: a text or series is short; a picture that is pooled five times is not.
@@ -33,6 +33,7 @@ def make_feeds(
     *,
     size: int = OPEN_SIZES[0],
     facts: GraphFacts | None = None,
+    scalar: int | None = None,
 ) -> dict[str, np.ndarray]:
     """Inputs by name.
 
@@ -44,6 +45,8 @@ def make_feeds(
         size: the other dimensions that may be any, the same for all inputs, since those of
             one series have to agree.
         facts: of the function's graph, where they are known already.
+        scalar: what an integer without dimensions is, of whose range nothing is known; None:
+            any small one.
     """
     import numpy as np
 
@@ -55,8 +58,17 @@ def make_feeds(
             (batch if at == 0 else size) if one is None else one
             for at, one in enumerate((None,) if port.shape is None else port.shape)
         )
-        found[port.name] = _values(port, shape, facts.rows.get(port.name), generator)
+        rows = facts.rows.get(port.name)
+        if scalar is not None and is_count(port) and rows is None:
+            found[port.name] = np.asarray(scalar, numpy_dtype(port.dtype))
+        else:
+            found[port.name] = _values(port, shape, rows, generator)
     return found
+
+
+def is_count(port: Port) -> bool:
+    """Whether an input is an integer without dimensions: a number of steps, most often."""
+    return port.shape == () and port.dtype.startswith(("int", "uint"))
 
 
 def _values(

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from ckpttool.conversion.worker.program import Frozen, Function
-from ckpttool.conversion.worker.traced_program import spec_of
+from ckpttool.conversion.worker.traced_program import require_names, spec_of
 
 __all__ = ["concrete", "save_frozen"]
 
@@ -44,7 +44,10 @@ def save_frozen(functions: Sequence[Function], path: str, *, batch: int | None =
 
     Raises:
         LimitError: id ``graph-too-large``. UnsupportedError: id ``stateful-graph``.
+        UsageError: id ``port-name``.
     """
+    for one in functions:
+        require_names(one.signature)
     signatures = {one.signature.name: concrete(one.frozen(batch=batch)) for one in functions}
     module = tf.Module()
     module.held = list(signatures.values())

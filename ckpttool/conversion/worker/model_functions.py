@@ -1,12 +1,14 @@
 """The functions of a model in memory: what it is called with, and what it gives.
 
-Keras models (of Keras 3 and of Keras 2) say their inputs, or are told them; of another
-``tf.Module`` the methods that are a ``tf.function`` with an input signature are meant.
+Keras models (of Keras 3 and of Keras 2) say their inputs, or are told them; of those that
+neither say nor are told, and of another ``tf.Module``, what is a ``tf.function`` with an input
+signature is meant.
 Names that Keras makes up (``keras_tensor_3``) differ from run to run, so they are replaced.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -55,7 +57,12 @@ def entries(model: Any, request: Request) -> list[Entry]:  # noqa: ANN401
         UnsupportedError: id ``sparse-port``.
     """
     found = _of_keras(model) if is_keras(model) else _of_module(model)
+    if is_keras(model) and not request.inputs:
+        own = _of_functions(model)
+        if own and (not found[0].tells or {one.name for one in own} & set(request.signatures)):
+            found = own
     if request.inputs and not any(one.tells for one in found):
+        _require_arguments(model, [spec.tensor for spec in request.inputs])
         found = [Entry(_SERVING, [_port(spec) for spec in request.inputs], _flat(model))]
     found = _chosen(found, request.signatures)
     if not found or not all(one.tells for one in found):
@@ -146,9 +153,35 @@ def _flat(model: Any) -> Callable[..., Any]:  # noqa: ANN401
     return body
 
 
-def _takes_training(model: Any) -> bool:  # noqa: ANN401
-    import inspect
+def _require_arguments(model: Any, names: Sequence[str]) -> None:  # noqa: ANN401
+    """Check that a model of Keras takes so many tensors: many take one dict, or list, of them.
 
+    Raises:
+        UsageError: id ``model-inputs``.
+    """
+    if not is_keras(model) or len(names) == 1:
+        return
+    kinds = {"training", "mask"}
+    taken = [
+        one for one in inspect.signature(model.call).parameters.values() if one.name not in kinds
+    ]
+    if any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in taken) or len(taken) >= len(
+        names
+    ):
+        return
+    given = ", ".join(names)
+    pairs = ", ".join(f"'{name}': {name}" for name in names)
+    raise UsageError(
+        f"the model takes {len(taken)} of the {len(names)} inputs {given}",
+        why=f"its call is call({', '.join(one.name for one in taken)}): what goes into a dict or "
+        "a list there, only code can say",
+        hint=f"return one of a class derived from it, with: def call(self, {given}): "
+        f"return super().call({{{pairs}}})",
+        id="model-inputs",
+    )
+
+
+def _takes_training(model: Any) -> bool:  # noqa: ANN401
     return "training" in inspect.signature(model.call).parameters
 
 
@@ -156,15 +189,21 @@ def _takes_training(model: Any) -> bool:  # noqa: ANN401
 
 
 def _of_module(model: Any) -> list[Entry]:  # noqa: ANN401
-    found = []
-    for name in dir(type(model)):
-        function = getattr(model, name, None)
-        signature = getattr(function, "input_signature", None)
-        if signature is None or not isinstance(function, tf.types.experimental.GenericFunction):
-            continue
-        found.append(Entry(name, _of_signature(signature), _packed(function, signature)))
+    found = _of_functions(model)
     if not found and callable(model):
         return [Entry(_SERVING, None, _flat(model))]
+    return found
+
+
+def _of_functions(model: Any) -> list[Entry]:  # noqa: ANN401
+    """What a class, or a model itself, has of ``tf.function`` with an input signature."""
+    found = []
+    for name in dict.fromkeys([*dir(type(model)), *vars(model)]):
+        held = vars(model).get(name, inspect.getattr_static(type(model), name, None))
+        signature = getattr(held, "input_signature", None)
+        if signature is not None and isinstance(held, tf.types.experimental.GenericFunction):
+            function = getattr(model, name)
+            found.append(Entry(name, _of_signature(signature), _packed(function, signature)))
     for one in found:
         if one.name == "__call__" or len(found) == 1:
             one.name = _SERVING

@@ -17,7 +17,7 @@ from ckpttool.conversion.ports import Port
 from ckpttool.conversion.request import Request
 from ckpttool.conversion.worker.batches import run_in_batches
 from ckpttool.conversion.worker.cases import plain_array, save_case
-from ckpttool.conversion.worker.feeds import OPEN_SIZES, make_feeds
+from ckpttool.conversion.worker.feeds import OPEN_SIZES, is_count, make_feeds
 from ckpttool.conversion.worker.given_data import calibration_feeds, read_given
 from ckpttool.conversion.worker.graph_facts import GraphFacts, facts_of
 from ckpttool.conversion.worker.program import Function, Program
@@ -118,13 +118,15 @@ def _runs(function: Function, request: Request, facts: GraphFacts) -> list[_Run]
     is_open = any(port.shape and port.shape[0] is None for port in ports)
     fixed = request.settings.batch
     batches = _BATCHES if is_open and fixed is None else (fixed or 1,)
-    sizes = _open_sizes(ports)
+    # A number of steps may have to be one or more, which no graph says.
+    counts = (None, 1) if any(map(is_count, ports)) else (None,)
+    attempts = [(size, count) for count in counts for size in _open_sizes(ports)]
     empty: list[_Run] | None = None
-    for size in sizes:
+    for size, count in attempts:
         try:
-            runs = [_made_up(function, batch, size, request, facts) for batch in batches]
+            runs = [_made_up(function, batch, size, count, request, facts) for batch in batches]
         except Exception:  # TensorFlow's errors are of every class
-            if size == sizes[-1] and empty is None:
+            if (size, count) == attempts[-1] and empty is None:
                 raise
             traceback.print_exc()
             continue
@@ -152,9 +154,15 @@ def _open_sizes(ports: Sequence[Port]) -> Sequence[int]:
 
 
 def _made_up(
-    function: Function, batch: int, size: int, request: Request, facts: GraphFacts
+    function: Function,
+    batch: int,
+    size: int,
+    count: int | None,
+    request: Request,
+    facts: GraphFacts,
 ) -> _Run:
-    feeds = make_feeds(function, batch, request.check.seed or 0, size=size, facts=facts)
+    seed = request.check.seed or 0
+    feeds = make_feeds(function, batch, seed, size=size, facts=facts, scalar=count)
     return _Run(batch, feeds, function.run(feeds))
 
 

@@ -6,6 +6,8 @@ Where the model comes from, and how it was restored, is its maker's affair.
 
 from __future__ import annotations
 
+import keyword
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -24,8 +26,9 @@ from ckpttool.errors import UsageError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["TracedFunction", "TracedProgram", "constant_of", "spec_of", "traced"]
+__all__ = ["TracedFunction", "TracedProgram", "constant_of", "require_names", "spec_of", "traced"]
 
+_ARGUMENT = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 #: What a function computes: tensors in the order of the inputs → outputs by name.
 Body = Callable[..., Mapping[str, Any]]
 
@@ -80,9 +83,11 @@ class TracedProgram:
 
         Raises:
             UnsupportedError: id ``op-python``: a function of Python is in none of these.
+            UsageError: id ``port-name``.
         """
         functions = [one.with_batch(batch) for one in self.functions]
         for one in functions:
+            require_names(one.signature)
             graph = one.concrete.graph.as_graph_def()
             bodies = (body.node_def for body in graph.library.function)
             nodes = [node for source in (graph.node, *bodies) for node in source]
@@ -100,6 +105,25 @@ class TracedProgram:
 def spec_of(port: Port) -> Any:  # noqa: ANN401
     """What TensorFlow calls an input."""
     return tf.TensorSpec(port.shape, port.dtype, name=port.name)
+
+
+def require_names(signature: Signature) -> None:
+    """Check that TensorFlow 2 keeps the names of the inputs when it saves the signature.
+
+    They are names of arguments there: ``a/b`` would become ``a_b`` without a word.
+
+    Raises:
+        UsageError: id ``port-name``.
+    """
+    for port in signature.inputs:
+        if not _ARGUMENT.fullmatch(port.name) or keyword.iskeyword(port.name):
+            usable = re.sub(r"[^A-Za-z0-9]+", "_", port.name).strip("_")
+            raise UsageError(
+                f"an input of {signature.name} cannot be called {port.name!r}",
+                why="TensorFlow 2 calls inputs as arguments of a function: letters, digits and _",
+                hint=f"give it another name: --input input_{usable}={port.name}",
+                id="port-name",
+            )
 
 
 def traced(name: str, inputs: Sequence[Port], body: Body) -> TracedFunction:
