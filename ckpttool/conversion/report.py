@@ -125,7 +125,7 @@ def make_report(
             "address": request.source,
             "values": origin.values,
             "graph": origin.graph,
-            "files": [_file(path, path) for path in _source_files(origin, limits)],
+            "files": [_file(path, path) for path in _source_files(request, origin, limits)],
         },
         "result": {
             "target": request.target,
@@ -182,11 +182,14 @@ def is_report(path: str) -> bool:
     return isinstance(data, dict) and str(data.get("schema")).startswith(SCHEMA.partition("/")[0])
 
 
-def _source_files(origin: Origin, limits: Limits) -> list[str]:
-    """Every file that the result was made of: values, graph, code of the model."""
+def _source_files(request: Request, origin: Origin, limits: Limits) -> list[str]:
+    """Every file that the result was made of: values, graph, code, what measured its ranges."""
     found: dict[str, None] = {}
     graph = origin.graph.rpartition(":")[0] if origin.kind == "model" else origin.graph
-    for path in (graph, origin.values):
+    measured = request.settings.calibration
+    if measured is not None and not measured.lower().endswith(".npz"):
+        measured = measured.rpartition(":")[0]
+    for path in (graph, origin.values, measured):
         if path:
             found |= dict.fromkeys(_files(path, limits))
     return list(found)

@@ -44,6 +44,8 @@ def test_d36_the_loss_by_quantisation_is_measured(
     assert 1e-5 < metrics["nrmse"] < 0.1
     assert metrics["accuracy"].keys() == {"source", "result", "difference"}
     assert (tmp_path / "m.tflite").read_bytes()[4:8] == b"TFL3"
+    report = json.loads((tmp_path / "m.tflite.report.json").read_text())
+    assert data in [one["path"] for one in report["source"]["files"]], "its ranges come from there"
 
 
 @pytest.mark.slow
