@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ from ckpttool.cli import early
 from ckpttool.errors import CkpttoolError
 
 __all__ = ["Finishing", "Stopped", "finishing", "stoppable"]
+
+#: Seconds after which a signal whose exception was dropped is sent again.
+_AGAIN = 0.01
 
 
 class InterruptedRunError(CkpttoolError):
@@ -61,6 +65,9 @@ def stoppable() -> Iterator[None]:
 
     One that came while the process started (``early``) is raised at once. A signal that
     the parent had ignored (``nohup``, a background job) stays ignored.
+
+    What is raised while a destructor or the callback of a weak reference runs is dropped by
+    Python, and the import system has such a callback: then it is raised again a moment later.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may have handlers
@@ -75,17 +82,32 @@ def stoppable() -> Iterator[None]:
         early.came.append(number)
         raise Stopped(number)
 
+    def dropped(what: sys.UnraisableHookArgs) -> None:
+        nonlocal stopped
+        if not isinstance(what.exc_value, Stopped):
+            hook(what)
+            return
+        stopped = False
+        early.came.pop()
+        # Not from here: that would be dropped too. To the thread itself, or it sleeps on.
+        to = (threading.get_ident(), what.exc_value.number)
+        again = threading.Timer(_AGAIN, signal.pthread_kill, to)
+        again.daemon = True
+        again.start()
+
     before = {
         number: signal.signal(number, stop)
         for number in (signal.SIGINT, signal.SIGTERM)
         if signal.getsignal(number) is not signal.SIG_IGN
     }
+    hook, sys.unraisablehook = sys.unraisablehook, dropped
     try:
         if early.came and early.hold in before.values():
             stopped = True
             raise Stopped(early.came[0])
         yield
     finally:
+        sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -31,6 +31,34 @@ STUBBORN = """
             print("cleaning", file=log, flush=True)
             time.sleep(60)
 """
+#: Is told to end by a destructor, and by the callback of a weak reference.
+DESTRUCTOR = """
+    import signal
+    class Last:
+        def __del__(self):
+            signal.raise_signal(signal.{name})
+    with open(arguments[-1], "w") as log:
+        try:
+            print("ready", file=log, flush=True)
+            Last()
+            time.sleep(60)
+        finally:
+            print("cleaned", file=log, flush=True)
+"""
+WEAK_REFERENCE = """
+    import signal, weakref
+    class Last:
+        pass
+    last = Last()
+    seen = weakref.ref(last, lambda _: signal.raise_signal(signal.{name}))
+    with open(arguments[-1], "w") as log:
+        try:
+            print("ready", file=log, flush=True)
+            del last
+            time.sleep(60)
+        finally:
+            print("cleaned", file=log, flush=True)
+"""
 
 
 def start(body: str, log, *options: str) -> subprocess.Popen[str]:
@@ -67,6 +95,19 @@ def test_a_signal_cleans_up_and_says_what_it_was(number, code, id, tmp_path) -> 
     assert log.read_text() == "ready\ncleaned\n"
     assert err.startswith(f"error: stopped by {signal.Signals(number).name}\n")
     assert err.endswith(f"[{id}]\n")
+    assert len(err.splitlines()) == 3
+
+
+@pytest.mark.parametrize("body", [DESTRUCTOR, WEAK_REFERENCE], ids=["destructor", "weakref"])
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_where_python_drops_exceptions_is_not_lost(body, name, code, tmp_path) -> None:
+    """The import system has such a callback: a conversion that was starting went on."""
+    log = tmp_path / "log"
+    process = start(body.format(name=name), log)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert log.read_text() == "ready\ncleaned\n"
+    assert err.startswith(f"error: stopped by {name}\n")
     assert len(err.splitlines()) == 3
 
 
