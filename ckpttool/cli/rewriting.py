@@ -19,6 +19,7 @@ from ckpttool.ops.rewrite.plan_file import (
     SavedPlan,
     load_plan,
     require_directory,
+    require_kept,
     require_unchanged,
     save_plan,
 )
@@ -67,6 +68,7 @@ class Rewriting(NamedTuple):
         applied: _Applied | None = context.meta.get(_APPLIED)
         dry_run = self.dry_run
         if applied is not None:
+            require_kept(applied.plan.inputs)
             now = work(self._options(dry_run=True))
             require_unchanged(applied.plan, now.data(), now.inputs)
             dry_run = applied.dry_run

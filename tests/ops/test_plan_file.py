@@ -38,7 +38,7 @@ def test_a_saved_plan_is_carried_out(run_cli, folder):
     assert again.returncode == 31
 
 
-@pytest.mark.parametrize("change", ["touch", "replace", "remove"])
+@pytest.mark.parametrize("change", ["touch", "replace", "remove", "index"])
 def test_a_plan_whose_source_changed_is_stale(run_cli, folder, change):
     save(run_cli, folder)
     data = folder / "run" / "model.ckpt-1000.data-00000-of-00001"
@@ -47,8 +47,10 @@ def test_a_plan_whose_source_changed_is_stale(run_cli, folder, change):
     elif change == "replace":
         shutil.copy2(data, folder / "copy")
         (folder / "copy").replace(data)
-    else:
+    elif change == "remove":
         data.unlink()
+    else:
+        data.with_name("model.ckpt-1000.index").unlink()
     done = run_cli(["repartition", "--apply", "plan.json"], cwd=folder)
     assert done.returncode == 30
     assert "[plan-stale]" in done.stderr

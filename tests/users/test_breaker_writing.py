@@ -18,6 +18,7 @@ from ckpttool.errors import CkpttoolError, ResultDiffersError
 from ckpttool.ops.convert import convert
 from ckpttool.ops.convert_apart import require_apart
 from ckpttool.storage import NewFile
+from tests.support.command import RunCli
 
 WRITERS = {"safetensors": weights_safetensors, "npz": weights_npz, "h5": weights_h5}
 
@@ -211,3 +212,59 @@ def test_an_archive_of_something_else_is_no_data(damage: str, tmp_path: Path) ->
     with pytest.raises(CkpttoolError) as caught:
         read_arrays(str(path), lambda _: True, option="--check-data", id="check-data")
     assert (caught.value.exit_code, caught.value.id) == (2, "check-data")
+
+
+# Bytes that are not there --------------------------------------------------------------
+
+
+def _cut(folder: Path, fixtures_dir: Path) -> Path:
+    """A checkpoint whose second data file has lost its last byte, and with it a slot."""
+    run = folder / "cut"
+    shutil.copytree(fixtures_dir / "two-shards", run)
+    data = run / "model.ckpt-42.data-00001-of-00002"
+    data.write_bytes(data.read_bytes()[:-1])
+    return run / "model.ckpt-42"
+
+
+@pytest.mark.parametrize("dry_run", [True, False], ids=["plan", "write"])
+@pytest.mark.parametrize("to", ["shards", "slices", "renamed", "merged"])
+def test_what_a_data_file_has_not_is_no_plan(
+    to: str, dry_run: bool, tmp_path: Path, fixtures_dir: Path, run_cli: RunCli
+) -> None:
+    """It was planned with exit code 0, and could not be carried out."""
+    source, out = str(_cut(tmp_path, fixtures_dir)), str(tmp_path / "out")
+    command = {
+        "shards": ["repartition", source, out, "--shards", "1"],
+        "slices": ["repartition", source, out, "--slice", "tower/kernel*=axis0:2"],
+        "renamed": ["edit", source, out, "--rename", "s/tower/roof/"],
+        "merged": [
+            "merge",
+            source,
+            str(fixtures_dir / "mlp-v1"),
+            "-o",
+            out,
+            "--on-conflict",
+            "first",
+        ],
+    }[to]
+    result = run_cli([*command, *(["-n"] if dry_run else [])], cwd=tmp_path)
+    assert result.returncode == 20, result.stderr
+    assert "[shard-short]" in result.stderr
+    assert "/kernel/Momentum" in result.stderr  # as it is called in the result
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_what_is_left_out_may_be_lost(tmp_path: Path, fixtures_dir: Path, run_cli: RunCli) -> None:
+    source, out = str(_cut(tmp_path, fixtures_dir)), str(tmp_path / "out")
+    result = run_cli(["edit", source, out, "--strip-optimizer"], cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert run_cli(["verify", out], cwd=tmp_path).returncode == 0
+
+
+def test_a_claim_of_an_exbibyte_is_no_full_disk(
+    hostile: Path, tmp_path: Path, run_cli: RunCli
+) -> None:
+    source = str(hostile / "huge_shape_2p60" / "c")
+    result = run_cli(["repartition", source, str(tmp_path / "out"), "--shards", "2"], cwd=tmp_path)
+    assert result.returncode == 20, result.stderr
+    assert "[shard-short]" in result.stderr

@@ -10,7 +10,12 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ckpttool.ops.rewrite.plan_file import require_directory, require_inputs, stale
+from ckpttool.ops.rewrite.plan_file import (
+    require_directory,
+    require_inputs,
+    require_kept,
+    stale,
+)
 from ckpttool.ops.rewrite.run import Change, Options, RewriteResult, ShardResult
 
 __all__ = ["RewritePlan", "Work", "make_plan"]
@@ -72,6 +77,7 @@ class RewritePlan:
             CkpttoolError: as making the plan, and as the storage says.
         """
         require_directory(self.directory)
+        require_kept(self.planned.inputs)
         now = self._work(self.options._replace(dry_run=True))
         require_inputs(self.planned.inputs, now.inputs)
         if _what(now) != _what(self.planned):

@@ -20,6 +20,7 @@ __all__ = [
     "load_plan",
     "require_directory",
     "require_inputs",
+    "require_kept",
     "require_unchanged",
     "save_plan",
     "stale",
@@ -139,6 +140,18 @@ def require_inputs(before: Sequence[Input], now: Sequence[Input]) -> None:
     changed = sorted({one.path for one in set(before) ^ set(now)})
     if changed:
         raise stale(f"{changed[0]} has been changed, replaced or removed since")
+
+
+def require_kept(inputs: Sequence[Input]) -> None:
+    """Check that every file that a plan read is still there, and is the same.
+
+    Before it is planned again: what is gone would be told as a failure of that.
+
+    Raises:
+        ChangedError: id ``plan-stale``.
+    """
+    found = ((one.path, stat_path(one.path)) for one in inputs)
+    require_inputs(inputs, [Input.of(path, there) for path, there in found if there is not None])
 
 
 def require_directory(directory: str) -> None:

@@ -17,7 +17,7 @@ from ckpttool.limits import Limits
 from ckpttool.ops.rewrite.data_files import ShardWritten
 from ckpttool.ops.rewrite.destination import FINGERPRINT, Destination, folder_of, in_the_way
 from ckpttool.ops.rewrite.recipes import recipes
-from ckpttool.ops.rewrite.tensors import Bundle, Input
+from ckpttool.ops.rewrite.tensors import Bundle, Input, require_present
 from ckpttool.ops.rewrite.write import planned_shards, write_bundle
 from ckpttool.sources.address import Resolved
 from ckpttool.sources.filenames import (
@@ -152,12 +152,14 @@ def carry_out(
             was replaced or written to while it was read.
         CorruptError: a checksum does not match; id ``written-wrong`` when it is one of the
             result's own; id ``shard-out-of-range``.
+        IncompleteError: ids ``shard-missing``, ``shard-short``.
         LimitError: id ``limit-shards``.
         NoSpaceError, PermissionDeniedError, StorageError: as the system says.
     """
     warnings: list[str] = []
     variables = bundle.variables
     _require_shards(source, bundle, options.limits)
+    require_present(bundle)
     with open_directory(where.directory) as directory:
         if options.dry_run or options.confirm is not None:
             old = in_the_way(directory, where.prefix, overwrite=options.overwrite)

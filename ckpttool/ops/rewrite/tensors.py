@@ -30,6 +30,7 @@ __all__ = [
     "for_threads",
     "inputs_of",
     "read_bundle",
+    "require_present",
     "strings_content",
 ]
 
@@ -212,6 +213,34 @@ def inputs_of(index: ReadableFile, files: ShardFiles) -> tuple[Input, ...]:
     on_disk = sorted(files.on_disk().items())
     data = (Input.of(files.path(number), stat) for number, stat in on_disk if stat.kind == "file")
     return (Input.of(index.path, index.stat), *data)
+
+
+def require_present(bundle: Bundle) -> None:
+    """Check that the data files are there, and long enough for all that is kept of them.
+
+    A plan that cannot be carried out is none, and room for bytes that nobody has need not be
+    looked for. What is computed finds out when it reads.
+
+    Raises:
+        IncompleteError: ids ``shard-missing``, ``shard-short``.
+        CkpttoolError: as ``ShardFiles.open`` and ``ShardFiles.require``.
+    """
+    last: dict[tuple[int, int], tuple[int, Stored, bytes]] = {}
+    for tensor in bundle.tensors:
+        content = tensor.content
+        if isinstance(content, Computed):
+            continue
+        for piece in content.pieces if isinstance(content, Joined) else (content,):
+            end = piece.offset + piece.nbytes
+            at = (id(piece.files), piece.shard)
+            if piece.nbytes and (at not in last or last[at][0] < end):
+                last[at] = (end, piece, tensor.variable)
+    sizes = {one.path: one.size for one in bundle.inputs}
+    for end, piece, variable in last.values():
+        if sizes.get(piece.files.path(piece.shard), 0) < end:
+            name = variable.decode("utf-8", "surrogateescape")
+            file = piece.files.open(piece.shard, name)
+            piece.files.require(file, piece.shard, piece.offset, piece.nbytes, name)
 
 
 def bundle_of(index: BundleIndex, files: ShardFiles) -> Bundle:
