@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -21,6 +22,8 @@ __all__ = ["Finishing", "Stopped", "finishing", "stoppable"]
 
 #: Seconds after which a signal whose exception was dropped is sent again.
 _AGAIN = 0.01
+#: Seconds in which signals are one wish to finish.
+_SAME = 1.0
 
 
 class InterruptedRunError(CkpttoolError):
@@ -140,14 +143,19 @@ class Finishing:
 def finishing() -> Iterator[Finishing]:
     """For commands that run until they are asked to stop: a signal lets the step finish.
 
-    A second signal ends the process at once.
+    A second signal ends the process at once, but one that comes right behind the first is
+    the same wish: launchers send it to a process and again to its group.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     asked = Finishing(reader)
+    first = 0.0
 
     def stop(number: int, _frame: FrameType | None) -> None:
-        if asked.stopped:
+        nonlocal first
+        if not asked.stopped:
+            first = time.monotonic()
+        elif time.monotonic() - first > _SAME:
             os._exit(128 + number)
         asked.stopped = True
 

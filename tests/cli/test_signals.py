@@ -59,6 +59,18 @@ WEAK_REFERENCE = """
         finally:
             print("cleaned", file=log, flush=True)
 """
+#: Finishes what it does, and says how it was asked to; then waits to be asked once more.
+FINISHING = """
+    from ckpttool.cli.signals import finishing
+    with open(arguments[-1], "w") as log, finishing() as wait:
+        print("ready", file=log, flush=True)
+        while not wait(60):
+            pass
+        time.sleep(0.1)  # a second one right behind the first
+        print("asked", file=log, flush=True)
+        time.sleep({more})
+    return 0
+"""
 
 
 def start(body: str, log, *options: str) -> subprocess.Popen[str]:
@@ -246,3 +258,25 @@ def test_next_to_nothing_is_imported_before_signals_are_held() -> None:
         "ckpttool.version",
     ]
     assert typing == "False"
+
+
+def test_a_signal_right_behind_another_is_the_same_wish_to_finish(tmp_path) -> None:
+    """It ended a cluster at once where the first was answered before the second came."""
+    log = tmp_path / "log"
+    process = start(FINISHING.format(more=0), log)
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert log.read_text() == "ready\nasked\n"
+
+
+def test_a_later_signal_does_not_wait_for_the_finish(tmp_path) -> None:
+    log = tmp_path / "log"
+    process = start(FINISHING.format(more=60), log)
+    process.send_signal(signal.SIGTERM)
+    wait_for(log, "asked")
+    time.sleep(1.2)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 143

@@ -42,7 +42,7 @@ def asked(folder: Path, log: str, **more: Any) -> Request:
         ("folder", "output-not-a-file", "it is no regular file"),
         ("folder/", "output-not-a-file", "it is no regular file"),
         ("absent/log", "destination-directory", "there is no directory"),
-        ("notes.txt/log", "destination-directory", "there is no directory"),
+        ("notes.txt/log", "destination-directory", "is no directory"),
         ("m.onnx", "output-not-a-file", "the result itself"),
         ("link.onnx", "output-not-a-file", "the result itself"),
         ("m.onnx.data", "output-not-a-file", "another file of the result"),
