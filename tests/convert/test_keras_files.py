@@ -48,6 +48,17 @@ def hdf5(path: Path, config: str | None) -> str:
         ({"class_name": "TFOpLambda", "config": {"function": "compat.v1.read_file"}}, "read_file"),
         ({"class_name": "TFOpLambda", "config": {"function": "raw_ops.WriteFile"}}, "WriteFile"),
         ({"class_name": "ClassMethod", "config": {"cls_ref": "io.gfile.GFile"}}, "GFile"),
+        ({"class_name": "ClassMethod", "config": {"cls_ref": "compat.v1.Session"}}, "Session"),
+        ({"class_name": "TFOpLambda", "config": {"function": "compat.v1.Session"}}, "Session"),
+        ({"class_name": "TFOpLambda", "config": {"function": "Graph"}}, "Graph"),
+        ({"class_name": "TFOpLambda", "config": {"function": "import_graph_def"}}, "import_graph"),
+        (
+            {
+                "class_name": "TFOpLambda",
+                "config": {"function": "compat.v1.disable_eager_execution"},
+            },
+            "disable_eager",
+        ),
         ({"class_name": "TFOpLambda", "config": {}}, "the function None"),
     ],
 )

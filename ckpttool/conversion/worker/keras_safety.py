@@ -51,9 +51,11 @@ _COMPUTING = {
     "sparse",
     "strings",
 }
-#: Functions of TensorFlow itself that do more.
+#: The classes whose methods Keras 2 makes layers of; another one may be a session to elsewhere.
+_CLASSES = {"IndexedSlices", "RaggedTensor", "SparseTensor", "sparse.SparseTensor"}
+#: Functions of TensorFlow itself that do more: by name, and by how their names begin.
 _ACTING = {
-    "Print",
+    "import_graph_def",
     "load_file_system_library",
     "load_library",
     "load_op_library",
@@ -65,6 +67,7 @@ _ACTING = {
     "read_file",
     "write_file",
 }
+_CHANGING = ("delete_", "disable_", "enable_", "get_session_", "initialize_", "set_")
 #: Layers that load a whole model from a path.
 _LOADERS = {"TFSMLayer": "filepath"}
 _NAMED = 5
@@ -163,14 +166,23 @@ def _code(value: dict[str, Any]) -> Iterator[str]:
         yield f"the module {module}"
     if name in _OF_TENSORFLOW and isinstance(config, dict):
         function = config.get(_OF_TENSORFLOW[name])
-        if not (isinstance(function, str) and _computes(function)):
+        computes = _computes_in_methods if name == "ClassMethod" else _computes
+        if not (isinstance(function, str) and computes(function)):
             yield f"the function {function} of TensorFlow"
 
 
 def _computes(function: str) -> bool:
     """Whether a function of TensorFlow, by its name there, computes and does nothing else."""
     head, dot, _ = function.removeprefix("compat.v1.").partition(".")
-    return head in _COMPUTING if dot else head not in _ACTING
+    if dot:
+        return head in _COMPUTING
+    is_function = head[:1].islower() or head == "Assert"  # the others are classes
+    return is_function and head not in _ACTING and not head.startswith(_CHANGING)
+
+
+def _computes_in_methods(kind: str) -> bool:
+    """Whether the methods of a class of TensorFlow, by its name there, compute."""
+    return kind.removeprefix("compat.v1.") in _CLASSES
 
 
 def _files(value: dict[str, Any]) -> Iterator[str]:
